@@ -256,7 +256,9 @@ impl ApprovalPrompt {
             .iter()
             .flat_map(|open| self.lines(open, tree, columns, DiffDetail::Bounded).lines)
             .collect();
-        lines.push("These are all pending requests. Repeat your answer to allow all of them.".to_owned());
+        lines.push(
+            "All pending requests have now been shown. Repeat your answer to allow all of them.".to_owned(),
+        );
         self.shown.extend(unseen.iter().map(|open| approval_id(open)));
         self.key_prompt.open();
         Some(lines)

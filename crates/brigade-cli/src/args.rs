@@ -64,7 +64,7 @@ Examples:
   brigade models openai    all models of one provider, with known prices
   brigade models ollama    the models installed on this machine
 
-Prices are in USD per million tokens, from a dated table. If an entry is wrong or
+Prices are in USD per million tokens, from a built-in table. If an entry is wrong or
 missing, set the price in your configuration:
 
   [prices.\"work/large\"]
@@ -77,11 +77,11 @@ Examples:
   brigade chat -a reviewer                  chat with one of your agents
   brigade chat -c                           continue the last session of this directory
   brigade chat -r ID                        continue any session, including those started by agents
-  brigade chat --mode plan --budget-usd 1   set the mode, and the budget of each round
+  brigade chat --mode plan --budget-usd 1   set the mode, and the budget of each task
   printf 'one\\ntwo\\n' | brigade chat       messages from standard input, one per line
 
 Messages that you send while agents work are delivered at the next turn. Esc or Ctrl-C
-stops the round; a second Ctrl-C quits. /help lists keys and commands.";
+stops the agents; a second Ctrl-C quits. /help lists keys and commands.";
 
 const RESUME_HELP: &str = "\
 Examples:
@@ -204,7 +204,7 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Trust a project's configuration, agents, skills and instructions
     Trust(Trust),
-    /// Watch agents fix a small project, with a refusal, a crash and a resume; needs no key or network, and takes a few seconds
+    /// Watch agents fix a small project, with a denied call, a crash and a resume; needs no key or network, and takes a few seconds
     #[command(after_help = onboarding::DEMO_HELP)]
     Demo(Demo),
     /// Run a small set of delegation tasks with your model and check the results with programs
@@ -414,7 +414,7 @@ const EXPORT_HELP: &str = "\
 Examples:
   brigade sessions export last -o tree.html      one self-contained page: no scripts, no network
   brigade sessions export last -o tree.md        the same as Markdown
-  brigade sessions export last -o tree.jsonl     the complete log, for `brigade sessions import`
+  brigade sessions export last -o tree.jsonl     the complete session, for `brigade sessions import`
   brigade sessions export last --format md | less
 
 An export contains all messages and tool outputs. Review it before you share it.";
@@ -500,7 +500,7 @@ pub(crate) enum SessionState {
     Lost,
     /// It runs in the background
     Detached,
-    /// Its log cannot be read
+    /// It cannot be read
     Damaged,
     /// A newer version of brigade wrote it
     Newer,
@@ -525,7 +525,7 @@ pub(crate) struct SessionsExport {
 /// Export formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// JSON lines: the complete log, for `sessions import`
+    /// JSON lines: the complete session, for `sessions import`
     Jsonl,
     /// Markdown
     #[value(alias = "markdown")]

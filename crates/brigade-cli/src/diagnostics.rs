@@ -32,7 +32,7 @@ pub(crate) fn install() -> Result<(), CliError> {
     let Some((_, level)) = LEVELS.iter().find(|(name, _)| level.eq_ignore_ascii_case(name)) else {
         let names: Vec<&str> = LEVELS.iter().map(|(name, _)| *name).collect();
         return Err(CliError::usage(format!(
-            "cannot use BRIGADE_LOG={level}: it is not a level. Choose one of {}.",
+            "cannot use BRIGADE_LOG={level}: unknown log level. Choose one of {}.",
             names.join(", ")
         )));
     };

@@ -31,7 +31,12 @@ pub(crate) fn skills(settings: &Settings) -> Skills {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-        warn_once(&format!("{more} more skills have problems. List them with: brigade doctor"));
+        let skills = if more == 1 {
+            "1 more skill has a problem".to_owned()
+        } else {
+            format!("{more} more skills have problems")
+        };
+        warn_once(&format!("{skills}. List all problems with: brigade doctor"));
     }
     skills
 }

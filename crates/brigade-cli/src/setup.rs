@@ -255,8 +255,9 @@ fn agents(settings: &Settings) -> AgentCatalog {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
+        let files = if more == 1 { "file" } else { "files" };
         output::note(&format!(
-            "warning: {more} more agent files cannot be used. List them with: brigade agents list"
+            "warning: {more} more agent {files} cannot be used. List all problems with: brigade agents list"
         ));
     }
     catalogue

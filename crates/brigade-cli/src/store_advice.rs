@@ -34,10 +34,10 @@ fn advice(error: &StoreError) -> Option<String> {
             "Restore the store from a backup."
         }
         StoreError::Newer { .. } | StoreError::NewerStore { .. } => "Upgrade Brigade.",
-        StoreError::Full { .. } => "Free some space, then run `brigade resume`. Nothing recorded is lost.",
+        StoreError::Full { .. } => "Free some space, then run `brigade resume`. All recorded steps are kept.",
         StoreError::ReadOnly { .. } => "Choose another store with --store.",
         StoreError::Unavailable { .. } => {
-            "Check the store, then run `brigade resume`. Nothing recorded is lost."
+            "Check the store, then run `brigade resume`. All recorded steps are kept."
         }
         StoreError::Broken { kind, .. } => match kind {
             BrokenKind::Foreign => "Choose another store with --store.",
@@ -133,7 +133,7 @@ mod tests {
             ),
             (
                 StoreError::Full { place: place.clone() },
-                "cannot write to s.db: the disk is full. Free some space, then run `brigade resume`. Nothing recorded is lost.".into(),
+                "cannot write to s.db: the disk is full. Free some space, then run `brigade resume`. All recorded steps are kept.".into(),
             ),
             (
                 StoreError::ReadOnly { place, cause: cause() },

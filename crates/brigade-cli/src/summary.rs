@@ -234,7 +234,7 @@ fn print_structured(text: &str, schema: &str) -> Result<(), CliError> {
         Some(json) => output::raw(&format!("{}\n", sanitize::json(&json))),
         None if text.trim().is_empty() => Ok(()),
         None => {
-            output::note("The result does not match the JSON Schema, so standard output is empty:");
+            output::note("Standard output is empty, because this result does not match the JSON Schema:");
             output::note(text);
             Ok(())
         }

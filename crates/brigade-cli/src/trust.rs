@@ -58,7 +58,7 @@ pub(crate) fn load_trusted_project(
             format!("they are not trusted{contents}")
         }
         TrustStatus::Changed => "they have changed since they were trusted".to_owned(),
-        TrustStatus::Invalid(problem) => problem,
+        TrustStatus::Invalid(problem) => format!("{problem}. Fix this first"),
     };
     let path = root.display().to_string();
     let line = format!(

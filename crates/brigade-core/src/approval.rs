@@ -36,7 +36,7 @@ impl Choice {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The call has no open request: it was never asked for, was answered, or its round is over.
-    #[error("it has no open approval request")]
+    #[error("the call has no open approval request")]
     NotOpen,
     /// The rule of the answer is invalid.
     #[error(transparent)]

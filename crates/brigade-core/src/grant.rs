@@ -307,7 +307,7 @@ pub enum AttenuateError {
     /// The tree would become too deep.
     #[error(
         "the maximum depth ({max_depth}) is reached. Do the task yourself. The user can raise the limit with \
-         `limits.max_depth`, or `max_depth` under `swarm`, `subagent` or `spawn`, here and in the program that delegated the work"
+         `limits.max_depth`, or `max_depth` under `swarm`, `subagent` or `spawn`. If another program delegated the work, raise its limit too"
     )]
     Depth {
         /// Maximum depth.

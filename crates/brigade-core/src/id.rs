@@ -24,7 +24,7 @@ pub struct SessionId(Arc<str>);
 pub enum IdError {
     /// The text does not have the format of a session id.
     #[error(
-        "'{0}' is not a session id: expected 26 characters of a-z and 2-7, then `.turn-index` for each level. List the ids with `brigade sessions list`"
+        "'{0}' is not a session id: expected 26 characters of a-z and 2-7, then `.turn-index` for each level of sub-agents. List the ids with `brigade sessions list`"
     )]
     Session(String),
     /// The text does not have the format of a call id.

@@ -16,7 +16,7 @@ pub enum Rejected {
     #[error("Forbidden: unknown Host header. Allow it with --host NAME.")]
     Host,
     /// A web page from another origin sent it.
-    #[error("Forbidden: requests from this Origin are not allowed. Allow it with --origin URL.")]
+    #[error("Forbidden: this Origin is not allowed. Allow it with --origin URL.")]
     Origin,
     /// The token is missing.
     #[error("Unauthorized: missing token. Send `Authorization: Bearer TOKEN`.")]

@@ -96,13 +96,13 @@ impl ApprovalRequest {
             format!("The agent '{agent}' (session {session}) requests approval to call: {what}\n");
         if self.hidden > 0 {
             message.push_str(&format!(
-                "({why}) {} more bytes of the call are not shown, so it cannot be approved here. To see the whole call, \
+                "Reason: {why}. {} more bytes of the call are not shown, so it cannot be approved here. To see the whole call, \
                  leave this form open and run `brigade answer {session}`.",
                 self.hidden
             ));
         } else {
             choices.insert(0, "once");
-            message.push_str(&format!("({why}) Allow this call?"));
+            message.push_str(&format!("Reason: {why}. Allow this call?"));
         }
         if let Some(rule) = &self.always {
             choices.insert(1, "always");

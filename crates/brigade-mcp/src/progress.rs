@@ -55,7 +55,7 @@ impl ProgressNotes {
         // The root session only forwards the call and is not shown.
         if let Some(node) = self.tree.node(session).filter(|_| *session != self.root) {
             let text = match waits {
-                Some(why) => format!("{} is waiting: {why}", node.label),
+                Some(why) => format!("{}: {why}", node.label),
                 None => describe(node),
             };
             self.pending = Some(text::one_line(&text, MAX_NOTE_BYTES));

@@ -64,7 +64,9 @@ fn raise_limit_hint(limit: LimitKind, limit_source: LimitSource) -> String {
         LimitKind::Time => "--timeout TIME",
         LimitKind::Agents => "--max-agents N",
         LimitKind::Loop => "--set limits.loop_limit=N",
-        LimitKind::Permission => "--mode MODE",
+        LimitKind::Permission => {
+            return "start `brigade mcp` with a less restrictive mode (--mode MODE)".to_owned();
+        }
     };
     match limit_source {
         LimitSource::Server => format!("start `brigade mcp` with a higher limit ({flag})"),
@@ -92,8 +94,9 @@ pub(crate) fn status(found: &FoundSession) -> CallToolResult {
     let (state, note) = state(found);
     let spent = found.spent();
     let nodes: Vec<&Node> = found.tree.walk(&found.session);
+    let noun = if spent.agents == 1 { "agent" } else { "agents" };
     let mut lines = vec![format!(
-        "{} {state}; {} agents, {} tokens, ${:.4}{note}",
+        "{} {state}; {} {noun}, {} tokens, ${:.4}{note}",
         found.session,
         spent.agents,
         spent.amount().tokens,
@@ -111,7 +114,7 @@ pub(crate) fn status(found: &FoundSession) -> CallToolResult {
     for question in &questions {
         let what = text::one_line(question.what.as_str(), 200);
         lines.push(format!(
-            "? {} requests approval: {what} (answer with `brigade answer {}`)",
+            "{} requests approval: {what} (answer with `brigade answer {}`)",
             question.session,
             question.name()
         ));

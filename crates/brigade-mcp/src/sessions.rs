@@ -44,7 +44,7 @@ pub(crate) enum LimitSource {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookupError {
     #[error(
-        "unknown session '{0}'. Use a session that was started through `brigade mcp`. To list them, call `session_status` without `session_id`."
+        "unknown session '{0}'. Use a session that was started through `brigade mcp`. To list these sessions, call `session_status` without `session_id`."
     )]
     Unknown(String),
     #[error(transparent)]

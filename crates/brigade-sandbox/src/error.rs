@@ -53,7 +53,9 @@ pub enum GuardError {
         reason: String,
     },
     /// The guard could not start the command. Nothing was run.
-    #[error("cannot start the command of `{tag}`: {reason}. Check its length, environment and limits.")]
+    #[error(
+        "cannot start the command of `{tag}`: {reason}. Check the length, environment and limits of the command."
+    )]
     CannotRun {
         /// Tag of the job.
         tag: String,
@@ -73,7 +75,7 @@ pub enum GuardError {
     },
     /// The guard program does not speak the guard protocol.
     #[error(
-        "the guard of `{tag}` sent an invalid report: {detail}. Check that its program calls `guard_main` and has the same version."
+        "the guard of `{tag}` sent an invalid report: {detail}. Check that the guard program calls `guard_main` and has the same version as this program."
     )]
     Protocol {
         /// Tag of the job.
@@ -90,7 +92,7 @@ pub enum GuardError {
         limit: Duration,
     },
     /// Processes of the job could not be killed.
-    #[error("{count} processes of `{tag}` are still running after {}. They may be waiting for a device or belong to another user. Find them with `ps` and kill them.", seconds(*limit))]
+    #[error("cannot kill all processes of `{tag}`: {count} still running after {}. A process may be waiting for a device or belong to another user. Find the remaining ones with `ps` and kill them.", seconds(*limit))]
     StillAlive {
         /// Tag of the job.
         tag: String,

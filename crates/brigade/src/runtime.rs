@@ -564,7 +564,7 @@ impl Runtime {
 /// Fails if the conversation is incomplete or has no older part to summarize.
 fn can_compact(state: &State) -> Result<(), RunError> {
     let cause = if state.is_running() {
-        "its last round has not ended. Resume it first"
+        "it has not ended. Resume it first"
     } else if state.has_unread_input() {
         "it has not replied to the last message. Resume it first"
     } else if !state.can_compact() {
@@ -583,17 +583,17 @@ fn cannot_compact(state: &State, cause: &str) -> RunError {
 fn resume_message(state: &State) -> String {
     let cause = match state.ended().map(|outcome| &outcome.status) {
         Some(Status::Incomplete { limit }) => {
-            format!("Your last round reached its {}. You now have a new limit. ", limit.label())
+            format!("Your last run reached its {}. You now have a new limit. ", limit.label())
         }
         Some(Status::Failed { cause }) => {
             let cause: String = cause.chars().take(MAX_CAUSE_CHARS).collect();
-            format!("Your last round failed: {}. This is a retry. ", cause.trim_end_matches('.'))
+            format!("Your last run failed: {}. This is a retry. ", cause.trim_end_matches('.'))
         }
         Some(Status::Lost { .. }) => {
-            "Your last round was interrupted, and the outcome of its last step is unknown. Check that step first. "
+            "Your last run was interrupted, and the outcome of its last step is unknown. Check that step first. "
                 .to_owned()
         }
-        Some(Status::Cancelled { .. }) => "Your last round was cancelled before it finished. ".to_owned(),
+        Some(Status::Cancelled { .. }) => "Your last run was cancelled before it finished. ".to_owned(),
         Some(Status::Done | Status::Detached) | None => String::new(),
     };
     format!("{cause}{CONTINUE_MESSAGE}")

@@ -121,7 +121,7 @@ pub struct RootSummary {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Another writer appended first. Read the missed events, fold them, and retry what is still valid.
-    #[error("cannot append to session {session}: it has {actual} events, but {expected} were expected")]
+    #[error("cannot append to session {session}: its length is {actual}, but {expected} was expected")]
     Conflict {
         /// The session.
         session: SessionId,

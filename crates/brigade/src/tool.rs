@@ -508,7 +508,7 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
 
     fn run<'a>(&'a self, _arguments: Value, _context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         Box::pin(std::future::ready(ToolOutput::error(format!(
-            "`{}` only plans edits; the runtime applies them",
+            "`{}` cannot be run directly; use `plan`",
             T::NAME
         ))))
     }

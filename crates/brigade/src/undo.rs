@@ -193,7 +193,10 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, String> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(|error| error.to_string()),
+        Ok(result) => result.map_err(|error| match error {
+            FileError::Changed { .. } => "it has changed since the edit".to_owned(),
+            error => error.to_string(),
+        }),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -107,7 +107,7 @@ impl ToolCallView {
         let shown = text::truncate_bytes(output.text.as_str(), MAX_RESULT_BYTES);
         let mut text = shown.to_owned();
         if shown.len() < output.text.len() {
-            text.push_str(&format!("\n(… {} bytes in total)", output.text.len()));
+            text.push_str(&format!("\n(truncated; {} bytes in total)", output.text.len()));
         }
         let text = (!text.is_empty()).then(|| text.into());
         diff.into_iter().chain(text).collect()

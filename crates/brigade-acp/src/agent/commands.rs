@@ -16,7 +16,7 @@ const COMMANDS: [(&str, &str, &str); 9] = [
     ("model", "[NAME]", "Show the model, or set it starting with the next prompt"),
     ("mode", "[MODE]", "Show the mode, or set it starting with the next prompt: plan, ask, edit or auto"),
     ("tell", "AGENT TEXT", "Send a message to a running agent"),
-    ("stop", "[AGENT]", "Stop this round, or one running agent"),
+    ("stop", "[AGENT]", "Stop all running agents, or only one"),
     ("resume", "", "Resume after a limit, a failure or a crash"),
     ("help", "", "List the commands"),
 ];
@@ -79,7 +79,7 @@ pub(super) async fn run_command(
         }
         "tell" => tell(open_session, arguments).await?,
         "stop" if arguments.is_empty() && open_session.stop(by) => "Stopping.".to_owned(),
-        "stop" if arguments.is_empty() => "No round is running.".to_owned(),
+        "stop" if arguments.is_empty() => "No agent is running.".to_owned(),
         "stop" => stop(open_session, by, arguments).await?,
         _ => help(),
     })
@@ -105,7 +105,8 @@ fn render_tree(tree: &Tree, root: &SessionId) -> String {
     let line = |node: &&Node| {
         let indent = "  ".repeat(node.depth.saturating_sub(depth) as usize);
         let label = calls::brief(&node.label);
-        format!("{indent}- **{label}**: {}, {} turns", activity_label(&node.activity), node.turns)
+        let turns = if node.turns == 1 { "turn" } else { "turns" };
+        format!("{indent}- **{label}**: {}, {} {turns}", activity_label(&node.activity), node.turns)
     };
     nodes.iter().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -129,7 +130,7 @@ fn activity_label(activity: &Activity) -> String {
 fn render_costs(tree: &Tree, root: &SessionId) -> String {
     let nodes = tree.walk(root);
     if nodes.is_empty() {
-        return "Nothing has been used yet.".to_owned();
+        return "No tokens have been used yet.".to_owned();
     }
     let amount = |spent: brigade_core::Spent| {
         let usage = spent.usage;

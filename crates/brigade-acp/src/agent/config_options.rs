@@ -44,10 +44,10 @@ pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOptio
         .collect();
     vec![
         acp::SessionConfigOption::select(MODE, "Mode", open_session.mode().as_str(), modes)
-            .description("Actions that need no approval; takes effect with the next prompt".to_owned())
+            .description("Which actions need approval; a change takes effect with the next prompt".to_owned())
             .category(acp::SessionConfigOptionCategory::Mode),
         acp::SessionConfigOption::select(MODEL, "Model", current, models)
-            .description("The model; takes effect with the next prompt".to_owned())
+            .description("The model to use; a change takes effect with the next prompt".to_owned())
             .category(acp::SessionConfigOptionCategory::Model),
     ]
 }

@@ -237,7 +237,7 @@ impl ClientConnection {
                 return Ok(());
             }
             ParsedPrompt::Resume if !open_session.is_started() => {
-                return Err(errors::request("there is no round to resume. Send a prompt first."));
+                return Err(errors::request("there is nothing to resume. Send a prompt first."));
             }
             ParsedPrompt::Resume => None,
             ParsedPrompt::Message(text) => Some(text.to_owned()),

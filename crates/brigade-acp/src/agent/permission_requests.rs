@@ -100,7 +100,7 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
         let whole = acp::ToolCallUpdate::from(mapper.tool_call(session, question.call, call));
         fields = whole.fields;
         fields.status = None;
-        let why = format!("{} requests approval: {}.", mapper.label(session), question.why);
+        let why = format!("Requested by {}: {}.", mapper.label(session), question.why);
         fields.content.get_or_insert_default().push(why.as_str().into());
     } else {
         fields = fields.title(calls::brief(question.what.as_str()));
@@ -108,7 +108,7 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
     let option = |id: &str, name: &str, kind| acp::PermissionOption::new(id.to_owned(), name, kind);
     let mut options = vec![option(ONCE, "Allow", acp::PermissionOptionKind::AllowOnce)];
     if let Some(rule) = &question.always {
-        let name = format!("Always allow {} {}", mapper.label(session), calls::brief(rule));
+        let name = format!("Always allow {} for {}", calls::brief(rule), mapper.label(session));
         options.push(option(ALWAYS, &name, acp::PermissionOptionKind::AllowAlways));
     }
     options.push(option(REJECT, "Reject", acp::PermissionOptionKind::RejectOnce));

@@ -124,7 +124,7 @@ impl ActiveRound<'_> {
             Status::Cancelled { .. } => acp::PromptResponse::new(acp::StopReason::Cancelled),
             Status::Failed { cause } => return Err(errors::failed(cause.clone())),
             Status::Lost { cause } => {
-                return Err(errors::failed(format!("the outcome of the round is unknown: {cause}")));
+                return Err(errors::failed(format!("outcome unknown: {cause}")));
             }
         };
         response.usage = Some(usage(&spent));

@@ -27,7 +27,7 @@ impl Denied {
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        let named = format!("(denied: {call}. {})", why.trim());
+        let named = format!("(denied: {call}. Reason: {})", why.trim());
         if !self.named.contains(&named) {
             self.named.push(named);
         }
@@ -38,7 +38,8 @@ impl Denied {
     pub(super) fn note(&self) -> Option<String> {
         let mut note = self.named.join("\n");
         if self.more > 0 {
-            note.push_str(&format!("\n({} more calls were denied)", self.more));
+            let calls = if self.more == 1 { "call was" } else { "calls were" };
+            note.push_str(&format!("\n({} more {calls} denied)", self.more));
         }
         (!note.is_empty()).then_some(note)
     }
@@ -57,7 +58,7 @@ mod tests {
         denied.add("", "no");
         assert_eq!(
             denied.note().as_deref(),
-            Some("(denied: make it. not allowed: no rule)\n(denied: a call without a description. no)")
+            Some("(denied: make it. Reason: not allowed: no rule)\n(denied: a call without a description. Reason: no)")
         );
         for number in 0..10 {
             denied.add(&number.to_string(), &"x".repeat(5000));

@@ -191,7 +191,7 @@ impl AnyTool for TerminalTool {
             match session.terminals.start(request, settings) {
                 Ok(name) => {
                     store_response(&session, &arguments, &json!({ "terminalId": name }));
-                    ToolOutput::ok(format!("Started as {name}"))
+                    ToolOutput::ok(format!("Started terminal {name}"))
                 }
                 Err(cause) => ToolOutput::error(cause),
             }

@@ -220,7 +220,7 @@ impl Turn {
             }
             Ok(Inbound::Request(request)) if self.request.tools.is_empty() => {
                 note_denial(&listening.session, &request, NO_TOOLS);
-                request.refuse(listening.session.connection(), "no tools were lent to this agent");
+                request.refuse(listening.session.connection(), "this agent may not use tools");
                 self.step = Step::Listen(listening);
             }
             Ok(Inbound::Request(request)) => self.ask(listening, *request),
@@ -377,7 +377,7 @@ impl Turn {
 const EMPTY_REPLY: &str = "(the external agent ended without a reply)";
 
 /// Reason for refusals to an agent without tools, and the fix.
-const NO_TOOLS: &str = "no tools were lent to this agent. To lend it tools, delegate to it through a role or an agent file that sets `acp`";
+const NO_TOOLS: &str = "this agent may not use tools. To give it tools, delegate to it through a role or an agent file that sets `acp`.";
 
 /// Records a denied permission.
 fn note_denial(session: &ExternalSession, request: &AgentRequest, why: &str) {
@@ -418,7 +418,7 @@ fn first_prompt(request: &Request) -> String {
         match message {
             Message::User(text) => parts.push(text.as_str().to_owned()),
             Message::Assistant(reply) if !reply.text.as_str().trim().is_empty() => {
-                parts.push(format!("(Your earlier reply:)\n{}", reply.text.as_str().trim()));
+                parts.push(format!("Your earlier reply:\n{}", reply.text.as_str().trim()));
             }
             Message::Assistant(_) | Message::Results(_) => {}
         }

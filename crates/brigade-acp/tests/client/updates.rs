@@ -143,7 +143,7 @@ async fn denied(then: &str) -> (brigade::core::Outcome, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refusal_names_the_call_and_the_rule_that_would_permit_it() {
-    let refused = "(denied: Build: make it so. `acp__fix__execute` is not allowed: this mode requires approval, and no \
+    let refused = "(denied: Build: make it so. Reason: `acp__fix__execute` is not allowed: this mode requires approval, and no \
                    user is available. Continue without it. The user can allow it with the rule `shell(make it so)` in \
                    `permissions.allow`, or with --mode auto.)";
     for then in ["!stop cancelled", "!stop refusal"] {
@@ -173,7 +173,7 @@ async fn single_generation_without_tools_says_how_to_lend_some() {
     assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Permission });
     let text = outcome.text.as_str();
     assert!(
-        text.starts_with("(denied: Build. no tools were lent to this agent.") && text.contains("`acp`"),
+        text.starts_with("(denied: Build. Reason: this agent may not use tools.") && text.contains("`acp`"),
         "{text}"
     );
 }

@@ -162,7 +162,7 @@ impl KeyPrompt {
         let (field, editor) = self.field.as_ref()?;
         let label = match field {
             Field::Reason => "Reason for the agent (Enter to deny, Esc to go back)",
-            Field::Rule => "Rule to always allow (Enter to allow, Esc to go back)",
+            Field::Rule => "Rule for calls to always allow (Enter to allow, Esc to go back)",
         };
         Some((label, editor.layout(columns, MAX_FIELD_ROWS)))
     }

@@ -8,8 +8,8 @@ use clap_complete::Shell;
 /// Examples of `demo`.
 pub(super) const DEMO_HELP: &str = "\
 Examples:
-  brigade demo               three sub-agents, one refusal, a budget, a kill and a resume
-  brigade demo --no-crash    the same without the kill
+  brigade demo               three sub-agents, a denied call, a budget, a killed process and a resume
+  brigade demo --no-crash    the same without killing the process
   brigade demo --keep        keeps the project and the session for inspection
 
 The model is a script and its prices are invented; everything else is real. The demo

@@ -59,7 +59,7 @@ pub(crate) fn run(global: Global, demo: Demo) -> Result<Exit, CliError> {
         return Ok(exit);
     }
     let root = folder.keep();
-    output::note(&format!("Kept because of --keep: {}", root.display()));
+    output::note(&format!("The project and its session are in {}", root.display()));
     Ok(exit)
 }
 
@@ -80,7 +80,7 @@ async fn show(global: &Global, demo: &Demo, folder: &DemoFolder) -> Result<Shown
     if global.output_format == OutputFormat::Text {
         output::note(&format!(
             "A lead and three sub-agents repair a small project.\n\
-             The model is a script and its prices are invented. Agents, tools, budgets, log and crash are real.\n\
+             The model is a script and its prices are invented. The agents, tools, budgets, session log and crash are real.\n\
              Task: {TASK}\n"
         ));
     }
@@ -202,7 +202,7 @@ impl Observer<'_> {
         self.progress.set_footer(None);
         let (facts, requests) = (self.facts.clone(), folder.requests().len());
         *worker = Worker::start(folder, Some(&self.view.root))?;
-        self.say(&format!("Process {} resumes the session from its log.\n", worker.pid()));
+        self.say(&format!("Process {} resumes the run from the session log.\n", worker.pid()));
         Ok(Some(Crash { victim, facts, requests }))
     }
 

@@ -104,7 +104,7 @@ async fn run_tasks(
                 folder: folder.path().join(format!("{}-{run}", task.name)),
             };
             let Some(report) = attempt.run(global, &mut interrupts).await? else {
-                output::note(&format!("Interrupted: {} of {count} finished.", reports.len()));
+                output::note(&format!("Interrupted: {} of {count} runs finished.", reports.len()));
                 return Ok(Ran { reports, was_interrupted: true });
             };
             output::note(&format!("[{}/{count}] {}", reports.len() + 1, report.summary()));
@@ -135,7 +135,8 @@ fn clean_up(eval: &Eval, folder: TempDir) -> Result<(), CliError> {
     }
     let store = Attempt::store(&folder.keep().join("TASK-RUN"));
     output::note(&format!(
-        "Kept because of --keep: {}\nTo inspect the last run: brigade sessions tree last --store {}",
+        "The projects and sessions are in {}\n\
+         To inspect a run, replace TASK-RUN with its directory, such as fix-test-1: brigade sessions tree last --store {}",
         path.display(),
         shell_quoted(&store.display().to_string())
     ));
@@ -189,7 +190,7 @@ impl ChosenModel {
             1 => "1 task".to_owned(),
             count => format!("{count} tasks"),
         };
-        let runs = if eval.runs == 1 { String::new() } else { format!(", {} runs each", eval.runs) };
+        let runs = if eval.runs == 1 { String::new() } else { format!(", {} runs each,", eval.runs) };
         let tokens = units::format_compact(sum(&mut budgets().map(|budget| budget.tokens)));
         let name = &self.name;
         let Some(price) = self.price else {

@@ -266,7 +266,7 @@ fn needs(found: &[ProviderStatus]) -> (Vec<Choice>, Vec<Choice>) {
             (Availability::Running(_), _) => format!("running at {}, no model installed yet", offer.base_url),
             (Availability::NotRunning, Some(model)) => {
                 let name = model.split_once('/').map_or("", |(_, name)| name);
-                format!("needs a server at {} (ollama pull {name})", offer.base_url)
+                format!("needs a server at {} (ollama serve, then ollama pull {name})", offer.base_url)
             }
             (Availability::NotRunning, None) => format!("needs a server at {}", offer.base_url),
             (Availability::Failed(cause) | Availability::Misconfigured(cause), _) => cause.clone(),
@@ -298,7 +298,7 @@ fn write(
     scope: ConfigScope,
     existing: &[PathBuf],
 ) -> Result<Vec<PathBuf>, CliError> {
-    let failed = |error: std::io::Error| unwritable(file, &error);
+    let failed = |error: std::io::Error| unwritable(file, scope, &error);
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(failed)?;
     // A project is shared with others, so the umask decides.
@@ -313,31 +313,36 @@ fn write(
         .map_err(failed)?;
     new.write_all(text.as_bytes()).map_err(failed)?;
     new.as_file().sync_all().map_err(failed)?;
-    let backups = back_up(existing)?;
+    let backups = back_up(existing, scope)?;
     new.persist_noclobber(file).map_err(|error| failed(error.error))?;
     Ok(backups)
 }
 
 /// Renames existing files, and returns the new paths.
-fn back_up(files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+fn back_up(files: &[PathBuf], scope: ConfigScope) -> Result<Vec<PathBuf>, CliError> {
     let mut backups = Vec::new();
     for file in files {
         let mut name = file.clone().into_os_string();
         name.push(".bak");
         let backup = PathBuf::from(name);
-        std::fs::rename(file, &backup).map_err(|error| unwritable(&backup, &error))?;
+        std::fs::rename(file, &backup).map_err(|error| unwritable(&backup, scope, &error))?;
         backups.push(backup);
     }
     Ok(backups)
 }
 
-fn unwritable(file: &Path, error: &std::io::Error) -> CliError {
+fn unwritable(file: &Path, scope: ConfigScope, error: &std::io::Error) -> CliError {
     let fix = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Free some disk space",
-        _ => "Make its directory writable",
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "Make its directory writable",
+        _ => "Check its directory",
+    };
+    let other = match scope {
+        ConfigScope::User => ", or set BRIGADE_HOME to another directory",
+        ConfigScope::Project => "",
     };
     CliError::failed(format!(
-        "cannot write {}: {}. {fix}, or set BRIGADE_HOME to another directory.",
+        "cannot write {}: {}. {fix}{other}.",
         file.display(),
         without_temporary_path(error)
     ))

@@ -34,6 +34,6 @@ fn write(folder: &Path) -> Result<(), CliError> {
     clap_mangen::generate_to(Args::command(), folder).map_err(|error| {
         CliError::failed(format!("cannot write to {place}: {error}. Choose another directory."))
     })?;
-    output::note(&format!("Wrote the manual pages to {place}, starting with brigade.1"));
+    output::note(&format!("Wrote the manual pages to {place}. The main page is brigade.1"));
     Ok(())
 }

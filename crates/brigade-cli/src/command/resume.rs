@@ -120,7 +120,7 @@ pub(crate) async fn resume_session(
     let is_open = view.tree.node(session).is_some_and(|node| !matches!(node.activity, Activity::Ended(_)));
     if is_open && flags.has_limit() {
         output::note(
-            "The interrupted round continues with its original limits. New limits apply from the next round.",
+            "The interrupted task continues with its original limits. New limits apply from the next message.",
         );
     }
     let mut progress = Progress::new(global, &settings.environment);

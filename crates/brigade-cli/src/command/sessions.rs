@@ -209,7 +209,8 @@ impl SessionsContext<'_> {
         let (root, records, new) = (&imported.root, imported.records, imported.new);
         if self.is_text() {
             output::text(root.as_str())?;
-            output::note(&format!("{records} records read, {new} new"));
+            let noun = if records == 1 { "record" } else { "records" };
+            output::note(&format!("{records} {noun} read, {new} new"));
             import::notes(&imported).iter().for_each(|note| output::note(note));
         } else {
             output::json(&import::json(&imported))?;
@@ -217,7 +218,7 @@ impl SessionsContext<'_> {
         match imported.cut {
             None => Ok(Exit::Done),
             Some(cut) => Err(CliError::failed(format!(
-                "cannot import all of {}: line {} is damaged ({}). Only the records before it were imported.",
+                "cannot import all of {}: line {} is damaged ({}). Only the lines before it were imported.",
                 file.display(),
                 cut.line,
                 cut.cause

@@ -70,7 +70,11 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
                 match resume_session(&global, &tell.flags, &settings, &runtime, &session, more).await {
                     Ok(ResumeOutcome::Ended(exit)) => return Ok(exit),
                     Ok(ResumeOutcome::AlreadyRunning(_)) => {}
-                    Err(failure) => return Err(failure.hint("The message is recorded.")),
+                    Err(failure) => {
+                        return Err(failure.hint(
+                            "The message was saved. It will be delivered when the session is resumed.",
+                        ));
+                    }
                 }
             }
             if then == AfterDelivery::Follow {

@@ -150,7 +150,8 @@ impl ProjectContents {
             lines.push("  has these settings:".to_owned());
             let hidden = settings.len().saturating_sub(MAX_SHOWN_SETTINGS);
             if hidden > 0 {
-                lines.push(format!("    … and {hidden} more lines; read {}", sanitize::line(&config.file)));
+                let noun = if hidden == 1 { "line" } else { "lines" };
+                lines.push(format!("    … {hidden} {noun} omitted; see {}", sanitize::line(&config.file)));
             }
             lines.extend(settings.into_iter().skip(hidden));
         }
@@ -184,6 +185,7 @@ fn file_line(path: &Path, content: &FileContent) -> String {
         FileContent::Link(target) => {
             format!("{path} (a link to {}, not followed)", sanitize::line(&target.display().to_string()))
         }
+        FileContent::Other("unknown") => format!("{path} (a special file, not opened)"),
         FileContent::Other(kind) => format!("{path} (a {kind}, not opened)"),
     };
     format!("    {}", fit(&line, MAX_LINE_COLUMNS))

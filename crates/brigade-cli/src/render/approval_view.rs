@@ -159,9 +159,12 @@ fn diff(change: &FileChange, options: ViewOptions<'_>) -> (Vec<String>, bool) {
     let shown = ends.iter().filter(|end| **end <= MAX_DIFF_ROWS).count();
     let is_within_line = shown.checked_sub(1).map_or(0, |last| ends[last]) < MAX_DIFF_ROWS;
     let hidden = match (is_within_line, ends.len() - shown) {
-        (false, count) => format!("{count} more lines hidden"),
+        (false, count) => format!("{} hidden", super::timeline::count(count as u64, "more line")),
         (true, 1) => "rest of this line hidden".to_owned(),
-        (true, count) => format!("rest of this line and {} more lines hidden", count - 1),
+        (true, count) => {
+            let more = super::timeline::count((count - 1) as u64, "more line");
+            format!("rest of this line and {more} hidden")
+        }
     };
     rows.push(format!("{MARGIN}⟨{hidden}⟩"));
     (rows, true)

@@ -154,7 +154,7 @@ impl HtmlPage {
             Item::Compacted { keep_from, summary } => {
                 self.message_block(
                     "compacted",
-                    &format!("Turns before {keep_from} were summarized"),
+                    &format!("Turns before turn {keep_from} were summarized"),
                     "",
                     summary,
                 );

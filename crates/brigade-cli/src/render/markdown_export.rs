@@ -115,7 +115,7 @@ impl MarkdownPage {
             }
             Item::Turn(turn) => self.turn(turn, level),
             Item::Compacted { keep_from, summary } => {
-                self.heading(level, &format!("Turns before {keep_from} were summarized"));
+                self.heading(level, &format!("Turns before turn {keep_from} were summarized"));
                 self.message_block(summary);
             }
             Item::Note(note) => self.paragraph(&format!("*{}*", escape_markdown(&sanitize::line(note)))),

@@ -218,7 +218,7 @@ impl<'a> Timeline<'a> {
         });
         let Some(call) = found else {
             let kind = record.event.kind().replace('_', " ");
-            return self.add_note(format!("{kind}, for a call that is not in this log"));
+            return self.add_note(format!("{kind}, for a call that is missing from this session"));
         };
         match &record.event {
             Event::ToolStarted { before, after, .. } => call.started(at, *before, *after),

@@ -61,7 +61,7 @@ impl TranscriptPage {
             }
             Item::Turn(turn) => self.turn(turn),
             Item::Compacted { keep_from, summary } => {
-                self.heading(YELLOW, &format!("turns before {keep_from} were summarized"), "");
+                self.heading(YELLOW, &format!("turns before turn {keep_from} were summarized"), "");
                 self.output(summary, 2);
             }
             Item::Note(note) => self.heading(DIM, note, ""),
@@ -192,7 +192,7 @@ impl TranscriptPage {
                 self.line(
                     4,
                     style,
-                    &format!("returned {how}, after {took}; used {}{agents}", usage_text(spent)),
+                    &format!("ended: {how}, after {took}; used {}{agents}", usage_text(spent)),
                 );
             }
         }
@@ -429,7 +429,7 @@ mod tests {
 
         cancel requested by bob
 
-        tool ended, for a call that is not in this log
+        tool ended, for a call that is missing from this session
 
         ended: cancelled by bob  0 tokens in, 0 out, $0.0000 including sub-agents, in 1.9s
           what there is

@@ -78,7 +78,7 @@ pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpSer
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.chars().all(is_plain) || name.contains("__") {
             return Err(CliError::usage(format!(
-                "acp.servers: '{}' is not a valid name. Use 1 to {MAX_NAME_BYTES} letters, digits, `-` and `_`",
+                "acp.servers: '{}' is not a valid name. Use 1 to {MAX_NAME_BYTES} letters, digits, `-` and `_`, without `__`",
                 name.escape_debug()
             )));
         }
@@ -136,6 +136,8 @@ pub(super) fn check_names(
         };
         if !agent.is_empty() && !server.raw.agents.contains_key(agent) {
             let known = list(server.raw.agents.keys().map(String::as_str).collect());
+            // The name of the server is right, so the mistake is in the key of the agent.
+            let key = if key == "spawn.server" { "spawn.agent" } else { key.as_str() };
             return Err(CliError::usage(format!(
                 "{key}: unknown agent `acp.servers.{name}.agents.{agent}`. Known agents: {known}"
             )));

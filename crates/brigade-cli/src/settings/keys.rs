@@ -140,9 +140,9 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
         Count if count(value).is_ok() || is_unlimited(value) => Ok(()),
         Count => wrong("a whole number such as 500000 or \"500k\", or \"unlimited\""),
         Dollars if is_unlimited(value) || dollars(value).is_ok() => Ok(()),
-        Dollars => wrong("dollars such as 2.50, or \"unlimited\""),
+        Dollars => wrong("an amount in dollars such as 2.50, or \"unlimited\""),
         Price if price(value).is_some() => Ok(()),
-        Price => wrong("dollars per million tokens such as 2.50, at most 1000000"),
+        Price => wrong("a price in dollars per million tokens such as 2.50, at most 1000000"),
         Tokens if value.as_integer().is_some_and(|number| (1..=MAX_TOKENS).contains(&number)) => Ok(()),
         Tokens => wrong("a number of tokens from 1 to 1000000000"),
         Time if duration(value).is_ok() => Ok(()),
@@ -176,7 +176,7 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
                         check_value(value, inner, &place)
                     }
                     _ => Err(format!(
-                        "`{}` is not a model. Write PROVIDER/MODEL in quotes, as in `[prices.\"openai/gpt-4.1\"]`",
+                        "`{}` does not name a model. Write PROVIDER/MODEL in quotes, as in `[prices.\"openai/gpt-4.1\"]`",
                         dotted(&place)
                     )),
                 }
@@ -200,7 +200,7 @@ pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
         Value::String(text) => units::parse_count(text),
         Value::Integer(number) => {
-            u64::try_from(*number).map_err(|_| format!("`{number}` is not a whole number"))
+            u64::try_from(*number).map_err(|_| format!("`{number}` must not be negative"))
         }
         other => Err(format!("`{other}` is not a whole number")),
     }

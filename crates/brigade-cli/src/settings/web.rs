@@ -49,7 +49,7 @@ impl RawWeb {
             Some(address) if address.contains("://") => Some(Engine::SearXng { address: address.to_owned() }),
             Some(other) => {
                 return Err(CliError::usage(format!(
-                    "`web.search = \"{other}\"` is not a known search engine. Use `brave`, `tavily` or the URL of a SearXNG instance"
+                    "web.search: unknown search engine '{other}'. Use `brave`, `tavily` or the URL of a SearXNG instance"
                 )));
             }
         };

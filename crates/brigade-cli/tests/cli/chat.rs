@@ -228,7 +228,7 @@ fn line_mode_supports_undo_clear_and_compact() {
             "turn 2: write",
             "removed x, which was created in the round",
             "turn 3: more",
-            "I undid the edits of the last round in: x",
+            "I undid the latest edits to: x",
             "The last round edited no files. Changes by commands are not undone.",
             "turn 5: again",
         ]

@@ -65,9 +65,9 @@ fn demo_shows_each_promise_and_leaves_nothing_behind() {
         "[Writer]: ",
         "Scout was granted grep, list_dir, read_file. Its call to shell was refused: \"Unknown tool `shell`.",
         " (SIGKILL) while Fixer was running ./test.sh 8.",
-        "resumes the session from its log.",
-        "  parallel Sub-agents work at the same time: 3 took ",
-        "  grants   No agent exceeds its grant: Scout was granted",
+        "resumes the run from the session log.",
+        "  parallel Sub-agents work at the same time: 3 of them did ",
+        "  tools    No agent can use a tool that it was not granted: Scout was granted",
         "  budget   All calls are charged to one budget: $0.0",
         "(invented prices)",
         "  crash    A killed run can be resumed: its process was killed while Fixer was running ./test.sh 8,",
@@ -102,7 +102,7 @@ fn demo_process_is_killed_and_another_resumes_without_repeating_anything() {
     let home = Home::new();
     let done = demo(&home, &["--keep"]);
     let folder = kept(&home);
-    done.exits_with(0).stderr_contains(&format!("Kept because of --keep: {}", folder.display()));
+    done.exits_with(0).stderr_contains(&format!("The project and its session are in {}", folder.display()));
     let killed = number_after(&done.stderr, "Killed process ");
     let resumed = number_after(&done.stderr, "\nProcess ");
     assert_ne!(killed, resumed);

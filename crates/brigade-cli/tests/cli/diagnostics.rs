@@ -102,7 +102,7 @@ fn invalid_log_variable_is_refused() {
     for (variables, message) in [
         (
             vec![("BRIGADE_LOG", "verbose")],
-            "brigade: cannot use BRIGADE_LOG=verbose: it is not a level. Choose one of error, warn, info, debug, trace.\n",
+            "brigade: cannot use BRIGADE_LOG=verbose: unknown log level. Choose one of error, warn, info, debug, trace.\n",
         ),
         (
             vec![("BRIGADE_LOG", "debug"), ("BRIGADE_LOG_FILE", "missing/log")],

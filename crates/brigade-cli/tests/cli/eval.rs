@@ -358,7 +358,7 @@ fn kept_folder_contains_the_projects_and_the_sessions() {
     let done = eval(&home, SOLUTIONS, &["find-invoice", "--keep"]);
     let left = left_behind(&home);
     assert_eq!(left.len(), 1, "{left:?}");
-    done.exits_with(0).stderr_contains(&format!("Kept because of --keep: {}", left[0].display()));
+    done.exits_with(0).stderr_contains(&format!("The projects and sessions are in {}", left[0].display()));
     let folder = left[0].join("find-invoice-1");
     assert_eq!(text(folder.join("project/answer.txt")), "INV-20417\n");
     let store = folder.join("sessions.db");

@@ -9,7 +9,7 @@ use crate::support::{BackgroundRun, CommandResult, Home};
 const HANGS_ONCE: &str =
     "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished: {heard}'";
 const CONTINUES: &str =
-    "finished: Note from the runtime: Your last round was cancelled before it finished. Continue";
+    "finished: Note from the runtime: Your last run was cancelled before it finished. Continue";
 
 #[test]
 fn resume_continues_an_interrupted_run() {

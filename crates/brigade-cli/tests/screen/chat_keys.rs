@@ -259,7 +259,7 @@ text = "ok"
         quit_when_idle(window);
         let transcript = last_session_text(&home);
         assert!(
-            transcript.contains("I undid the edits of the last round in: new.txt, old.txt"),
+            transcript.contains("I undid the latest edits to: new.txt, old.txt"),
             "{transcript}"
         );
     }

@@ -120,8 +120,8 @@ impl SwarmConfig {
         for (role, preset) in &self.roles {
             if preset.acp.is_some() && preset.model.is_some() {
                 return Some(format!(
-                    "swarm.roles.{role}: an external agent chooses its own model. Remove `model`, and set it in \
-                     `acp.servers`"
+                    "swarm.roles.{role}: `model` cannot be combined with `acp`. Remove it, and set the model of the \
+                     external agent in `acp.servers`"
                 ));
             }
             if !is_role(role.trim()) {

@@ -45,8 +45,8 @@ pub(super) fn add_to(schema: &mut Value, extras: &BTreeSet<ExtraParameter>) {
                 "background".to_owned(),
                 json!({
                     "enum": [false, true, "detach"],
-                    "description": "`true`: continue at once; the result arrives later, and your run waits for \
-                                    it. Use `tell` and `stop` meanwhile. `detach`: your run does not wait"
+                    "description": "`true`: the call returns at once; the result arrives later, before your \
+                                    run ends. Use `tell` and `stop` meanwhile. `detach`: your run can end first"
                 }),
             ),
             ExtraParameter::Schema => properties.insert(

@@ -105,7 +105,7 @@ impl SpawnConfig {
         };
         if server.contains('/') {
             return Err(format!(
-                "Unknown `serverName` '{}': a server name cannot contain `/`",
+                "Invalid `serverName` '{}': a server name cannot contain `/`",
                 sanitize_title(&server, 64)
             ));
         }

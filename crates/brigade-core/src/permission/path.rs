@@ -29,7 +29,7 @@ impl PathRule {
             return Err("a rule cannot be negated".to_owned());
         }
         if matches_separator(pattern) {
-            return Err("a character class must not match `/`, as negated classes do".to_owned());
+            return Err("a character class must not match `/`; a negated class does".to_owned());
         }
         let mut normalized = normalize(pattern);
         let dots = |text: &str| text.split('/').filter(|part| *part == "..").count();

@@ -66,7 +66,9 @@ impl CommandRule {
     pub(super) fn parse(specifier: &str) -> Result<Self, &'static str> {
         let Script { mut commands, single, parsed, .. } = lexer::lex(specifier);
         if !parsed {
-            return Err("it contains an unclosed quote, an invisible character or syntax beyond plain words");
+            return Err(
+                "it contains an unclosed quote, an invisible character or shell syntax other than plain words",
+            );
         }
         if !single {
             return Err("it contains more than one simple command");
@@ -75,7 +77,7 @@ impl CommandRule {
         let is_star = |word: &Word| word.text == "*" && word.dynamic;
         let allows_more_arguments = words.pop_if(|word| is_star(word)).is_some();
         if words.iter().any(|word| word.dynamic && word.text.contains('*')) {
-            return Err("an unquoted `*` is allowed only as the last word; quote it to match the character");
+            return Err("an unquoted `*` is allowed only as the last word; quote it to match a literal `*`");
         }
         if words.is_empty() && !allows_more_arguments {
             return Err("it contains no command");

@@ -27,7 +27,8 @@ pub(super) fn render(entries: &[TranscriptEntry], max_bytes: usize) -> String {
     );
     let mut text = String::new();
     if left_out > 0 {
-        text.push_str(&format!("[{left_out} older parts omitted]\n\n"));
+        let parts = if left_out == 1 { "part" } else { "parts" };
+        text.push_str(&format!("[{left_out} older {parts} omitted]\n\n"));
     }
     for (label, piece) in pieces {
         text.push_str(&format!("## {label}\n{}\n\n", clip(piece, cap)));
@@ -153,7 +154,7 @@ mod tests {
             format!("## Message\n{text} [42 bytes omitted] {tail}\n\n")
         };
         // Two pieces, 48 bytes each for their labels and 48 for their texts.
-        let expected = format!("[1 older parts omitted]\n\n{}{}", piece(&b), piece(&c));
+        let expected = format!("[1 older part omitted]\n\n{}{}", piece(&b), piece(&c));
         assert_eq!(render(&entries, 192), expected);
         assert!(render(&entries, 191).starts_with("[2 older parts"));
         assert!(!render(&entries, 288).contains("older parts"));

@@ -22,7 +22,7 @@ impl Builder {
         };
         let named = match &list.tools {
             Some(tools) => list_names(tools),
-            None => "all tools that the parent lends".to_owned(),
+            None => "all tools that the parent can pass on".to_owned(),
         };
         let status = match list.is_translated || !remarks.is_empty() {
             true => KeyStatus::Translated,

@@ -244,7 +244,7 @@ impl Builder {
         let name = [&given_name, &title].into_iter().find(|name| !name.trim().is_empty()).cloned();
         match id::id(file, format, name.as_deref()) {
             Ok(id) => self.agent.id = id,
-            Err(cause) => self.refuse("id", None, format!("is missing: {cause}")),
+            Err(cause) => self.refuse("id", None, format!("is invalid: {cause}")),
         }
         if name.is_none() && format.is_native() {
             self.refuse("name", None, "is missing".to_owned());

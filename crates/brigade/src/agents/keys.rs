@@ -103,11 +103,11 @@ const KEYS: &[(&[&str], Key)] = &[
     (&["hooks"], HOOKS),
     (&["skills"], Ignored("skills cannot be selected individually; `allow_skills` enables all of them")),
     (&["memory"], Ignored("memory is shared by all agents")),
-    (&["background", "is_background"], Ignored("the calling agent decides whether it waits")),
+    (&["background", "is_background"], Ignored("the calling agent decides whether to wait for the result")),
     (&["isolation"], Ignored("every agent works in its parent's workspace")),
     (
         &["hidden", "user_invocable", "disable_model_invocation"],
-        Ignored("agents are offered to every other agent"),
+        Ignored("every agent is available to all other agents"),
     ),
     (&["initialPrompt", "argument_hint", "handoffs", "target", "nickname_candidates"], HOST),
     (&["observer", "observerMessage", "criticalSystemReminder_EXPERIMENTAL", "autoCompactWindow"], HOST),

@@ -53,6 +53,7 @@ impl ToolsKey {
             Value::Array(items) if items.is_empty() => {
                 Ok(ToolsKey { tools: Some(Vec::new()), ..ToolsKey::default() })
             }
+            Value::Null => Err("is empty. List tools, or write `[]` for none.".to_owned()),
             Value::Object(_) => Err("must be a list of names".to_owned()),
             _ => ToolsKey::read(value, format),
         }

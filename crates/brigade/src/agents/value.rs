@@ -85,7 +85,7 @@ pub(super) fn minutes(value: &Value) -> Result<u64, String> {
     let number = number.filter(|number| *number > 0.0 && *number <= 525_600.0);
     number
         .map(|number| (number * 60_000.0).ceil() as u64)
-        .ok_or_else(|| "must be a number of minutes".to_owned())
+        .ok_or_else(|| "must be a number of minutes greater than 0, at most 525600".to_owned())
 }
 
 /// Reads names: a list of strings, or one string with commas. Commas within parentheses belong to a name.

@@ -143,9 +143,11 @@ fn describe_failure(failure: &HttpFailure) -> String {
             format!("it returned HTTP {}. {CHECK_URL}", answer.status)
         }
         StreamableHttpError::UnexpectedServerResponse(what) => format!("{what}. {CHECK_URL}"),
-        StreamableHttpError::UnexpectedContentType(kind) => {
-            let kind = kind.as_deref().unwrap_or("no content type");
+        StreamableHttpError::UnexpectedContentType(Some(kind)) => {
             format!("it answered with {kind}, which is not an MCP response. {CHECK_URL}")
+        }
+        StreamableHttpError::UnexpectedContentType(None) => {
+            format!("its response has no content type. {CHECK_URL}")
         }
         other => sanitize(&root_cause(other).to_string()),
     }

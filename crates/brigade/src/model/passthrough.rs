@@ -59,7 +59,7 @@ fn reply(messages: &[Message]) -> Result<Vec<Chunk>, ModelError> {
         (Some(text), _) => (vec![Chunk::Text(text)], Stop::End),
         (None, Some(Message::User(task))) => {
             let call = parse_call(task.as_str())
-                .ok_or_else(|| ModelError::Fatal("the task does not name a tool call".to_owned()))?;
+                .ok_or_else(|| ModelError::Fatal("the task does not contain a tool call".to_owned()))?;
             let begin = Chunk::Call { name: call.name, provider_id: None };
             (vec![begin, Chunk::Arguments(call.arguments.to_string())], Stop::Calls)
         }

@@ -15,8 +15,8 @@ use crate::store::{Append, Expect, Lease, Store, StoreError, retry};
 use crate::tree::Tree;
 
 /// Message that begins the first local round of an imported session.
-pub(super) const RESUME_IMPORTED_MESSAGE: &str = "This session was imported. Calls that were open when it was exported were not run \
-again, and their outcome is unknown. Continue the task where you left off and finish it.";
+pub(super) const RESUME_IMPORTED_MESSAGE: &str = "This session was imported. Calls that had not finished when it was exported were not \
+repeated, and their outcome is unknown. Continue the task where you left off and finish it.";
 
 /// Cause recorded when open work of an imported tree is closed.
 const CLOSED_BY_IMPORT: &str = "it was open when this session was imported and was not run again";
@@ -84,7 +84,7 @@ impl Runtime {
             }
             let events = state.abandon(CLOSED_BY_IMPORT, ended);
             if !matches!(events.last(), Some(Event::Ended { .. })) {
-                let cause = "its open round is inconsistent".to_owned();
+                let cause = "the session is inconsistent at this point".to_owned();
                 return Err(StoreError::Damaged { session: session.clone(), seq: state.length(), cause });
             }
             let append = Append {

@@ -371,13 +371,13 @@ fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<S
     let mut warnings = Vec::new();
     if !unknown.is_empty() {
         warnings.push(format!(
-            "not granted, because they are unknown or you cannot lend them: {}",
+            "tools not granted, because they are unknown or you cannot pass them on: {}",
             listed(unknown)
         ));
     }
     if !lacking.is_empty() {
         warnings.push(format!(
-            "not granted, because '{}' does not have them: {}",
+            "tools not granted, because '{}' does not have them: {}",
             shown(agent),
             listed(lacking)
         ));

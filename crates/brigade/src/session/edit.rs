@@ -74,7 +74,8 @@ impl Driver {
         let planned =
             move || tool.plan(arguments, &files).map(|plan| (old_content(&plan, &files, &tree), plan));
         let planned = tokio::task::spawn_blocking(planned).await;
-        let planned = planned.map_err(|error| ToolOutput::error(format!("cannot plan the edit: {error}")))?;
+        let planned =
+            planned.map_err(|error| ToolOutput::error(format!("cannot prepare the edit: {error}")))?;
         let (old, plan) = match planned {
             Ok(planned) => planned,
             // The text to replace is missing now, but was there when the agent read the file.
@@ -273,7 +274,13 @@ impl Driver {
                     ),
                 );
             }
-            Ok(_) | Err(()) => {
+            Err(()) => {
+                let text = format!(
+                    "interrupted, outcome unknown: cannot read {shown}. Check whether the edit was made."
+                );
+                self.answer(call, ToolOutput::error(text));
+            }
+            Ok(_) => {
                 let text = format!(
                     "interrupted, outcome unknown: {shown} contains neither the old nor the new content. Read it again."
                 );

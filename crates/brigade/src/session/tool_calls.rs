@@ -219,7 +219,8 @@ impl Driver {
                         "Brigade exited while this call was running. The call was not repeated. Check whether it took effect.",
                     ),
                     Ok(Err(error)) => unknown(&format!(
-                        "Brigade exited while this call was running ({error}). Check whether it took effect."
+                        "Brigade exited while this call was running; {}. Check whether the call took effect.",
+                        error.to_string().trim_end_matches('.')
                     )),
                     Err(error) => unknown(&error.to_string()),
                 };

@@ -17,7 +17,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     missing_docs,
-    reason = "a broken law panics, and the name of each law states it"
+    reason = "a failed check panics, and the name of the check says what failed"
 )]
 
 pub mod appends;

@@ -194,7 +194,8 @@ fn list_dir(files: &Files, path: &str) -> Result<ToolOutput, FileError> {
     if entries.len() > MAX_LISTED_ENTRIES {
         let more = entries.len() - MAX_LISTED_ENTRIES;
         let least = if hit_limit.is_some() { "at least " } else { "" };
-        text.push_str(&format!("({least}{more} more entries; use `glob` to narrow the list)\n"));
+        let word = if more == 1 { "entry" } else { "entries" };
+        text.push_str(&format!("({least}{more} more {word}; use `glob` to narrow the list)\n"));
     }
     Ok(ToolOutput::ok(text))
 }

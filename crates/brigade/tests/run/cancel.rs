@@ -251,7 +251,7 @@ async fn cancelled_session_continues_only_on_request() {
     let more = ResumeOptions { continue_cancelled: true, ..ResumeOptions::default() };
     let result = end(harness.runtime().resume(&root, more.clone()).await.unwrap()).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
-    let words = "Your last round was cancelled before it finished. Continue the task";
+    let words = "Your last run was cancelled before it finished. Continue the task";
     assert!(result.outcome.text.as_str().contains(words), "{:?}", result.outcome.text);
     check_laws(&harness.log(&root).await);
     let records = harness.log(&root).await.len();

@@ -132,7 +132,7 @@ async fn next_round_is_told_why_the_last_one_ended() {
     let result = harness.run().await;
     end(harness.runtime().resume(&result.session, ResumeOptions::default()).await.unwrap()).await.unwrap();
     let words = runtime_messages(&harness, &result.session).await;
-    assert!(words[0].starts_with("Your last round failed: ") && !words[0].contains("limit"), "{words:?}");
+    assert!(words[0].starts_with("Your last run failed: ") && !words[0].contains("limit"), "{words:?}");
 
     let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'a' }\n[[reply]]\ntext = 'b'\n";
     let harness = Harness::new(script);
@@ -140,7 +140,7 @@ async fn next_round_is_told_why_the_last_one_ended() {
     assert!(matches!(result.outcome.status, Status::Incomplete { .. }), "{:?}", result.outcome);
     end(harness.runtime().resume(&result.session, ResumeOptions::default()).await.unwrap()).await.unwrap();
     let words = runtime_messages(&harness, &result.session).await;
-    assert!(words[0].starts_with("Your last round reached its turn limit."), "{words:?}");
+    assert!(words[0].starts_with("Your last run reached its turn limit."), "{words:?}");
 }
 
 /// Replies with the name of the requested model.

@@ -24,7 +24,7 @@ const TEMPLATE: &str = "\
 ---
 name: {id}
 description: What {id} is good at, and when to delegate a task to it
-# Allowed tools, by default those lent by its parent. List all tools with: brigade tools list
+# Allowed tools (default: those that its parent can pass on). List all tools with: brigade tools list
 tools: [read_file, list_dir, grep, glob]
 # model: provider/model        # default: the model of its parent
 # fallbacks: [provider/model]  # used in this order if the model fails permanently
@@ -38,7 +38,7 @@ tools: [read_file, list_dir, grep, glob]
 # max_concurrency: 2           # maximum number of running instances
 ---
 
-You are {id}. Describe here what it does, how it works and what a good result looks like.
+You are {id}. Replace this sentence with instructions: what to do, how to work and what a good result looks like.
 ";
 
 /// Runs the command.

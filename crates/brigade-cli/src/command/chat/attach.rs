@@ -98,7 +98,7 @@ fn read<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, St
                 continue;
             }
             Err(FileError::TooLarge { .. }) => {
-                Err(format!("it is larger than {} KiB. Let the agent read it.", MAX_ATTACHED_BYTES / 1024))
+                Err(format!("it is larger than {} KiB. Ask the agent to read it.", MAX_ATTACHED_BYTES / 1024))
             }
             Err(error) => Err(sanitize::line(&error.to_string())),
         };

@@ -25,7 +25,7 @@ const KEYS: [(&str, &str); 11] = [
     ("@FILE", "attach a file from the working directory; Tab completes its path"),
     ("!COMMAND", "run a command; its output is sent with your next message"),
     ("!!COMMAND", "run a command; its output is not sent to the agent"),
-    ("Enter", "send; while agents work, delivered at the next turn"),
+    ("Enter", "send the message; while agents work, it is delivered at the next turn"),
     ("Alt-Enter", "insert a new line (also Ctrl-J, or a backslash at the end)"),
     ("Up, Down", "browse the history; lines that start with a space are not kept"),
     ("Esc", "stop the round, or your running command"),

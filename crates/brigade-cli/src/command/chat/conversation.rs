@@ -247,7 +247,9 @@ impl Conversation {
             return Ok(Sent::Started(Box::new(run)));
         };
         self.runtime.tell(open.id(), text).await?;
-        self.start_next_round().await.map_err(|failure| failure.hint("The message is recorded."))
+        self.start_next_round().await.map_err(|failure| {
+            failure.hint("The message was saved. It will be delivered with your next message.")
+        })
     }
 
     /// Sends a message to a running session.

@@ -202,7 +202,7 @@ impl ChatUi<'_> {
         let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
         lines.extend(wrap_text(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
         if self.conversation.is_open() {
-            let open = "The last round has not ended. It continues with your next message.";
+            let open = "The last task has not ended. It continues with your next message.";
             lines.extend(wrap_text(open, columns).lines().map(str::to_owned));
         }
         lines.push(String::new());
@@ -336,7 +336,7 @@ impl ChatUi<'_> {
         match sent {
             Ok(Sent::Started(run)) => self.follow(*run),
             Ok(Sent::RunningElsewhere) => {
-                self.note("This session is running in another process, which delivers the message before its next turn.");
+                self.note("This session is running in another process. The agent reads the message before its next turn.");
             }
             Err(failure) => self.fail(&failure),
         }

@@ -135,7 +135,7 @@ async fn run_round(
         Sent::Started(run) => *run,
         Sent::RunningElsewhere => {
             output::note(
-                "This session is running in another process, which delivers the message before its next turn.",
+                "This session is running in another process. The agent reads the message before its next turn.",
             );
             return Ok(Exit::Done);
         }

@@ -50,7 +50,7 @@ impl Search {
         match (query.is_empty(), self.found) {
             (true, _) => "Search: type part of an earlier message. Ctrl-C cancels.".to_owned(),
             (false, Some(_)) => {
-                format!("Search: {query} (Enter sends, Tab edits, Ctrl-R older, Ctrl-C cancels)")
+                format!("Search: {query} (Enter: send, Tab: edit, Ctrl-R: older, Ctrl-C: cancel)")
             }
             (false, None) => format!("Search: {query} (nothing found; Ctrl-C cancels)"),
         }

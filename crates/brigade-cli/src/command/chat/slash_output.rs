@@ -112,7 +112,7 @@ pub(super) fn undo_note_for_agent(files: &[UndoneFile]) -> Option<String> {
     };
     let changed: Vec<&str> = files.iter().filter(is_changed).map(|file| file.path.as_str()).collect();
     let paths = (!changed.is_empty()).then(|| changed.join(", "))?;
-    Some(format!("I undid the edits of the last round in: {paths}"))
+    Some(format!("I undid the latest edits to: {paths}"))
 }
 
 /// Finds the agent that a text begins with, and returns it with the rest of the text. Names may contain spaces.

@@ -314,7 +314,8 @@ pub(super) fn recent_messages(records: &[Record], colour: Colour, columns: usize
         let more = message.len().saturating_sub(MAX_RECALLED_LINES);
         lines.extend(message.into_iter().take(MAX_RECALLED_LINES));
         if more > 0 {
-            lines.push(colour.paint("2", &format!("(and {more} more lines)")));
+            let noun = if more == 1 { "line" } else { "lines" };
+            lines.push(colour.paint("2", &format!("(and {more} more {noun})")));
         }
         lines.push(String::new());
     }

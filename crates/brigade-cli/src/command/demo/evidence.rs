@@ -141,9 +141,9 @@ pub(super) fn lines(
 ) -> Vec<(&'static str, String)> {
     let mut lines = vec![("parallel", parallel(view))];
     let refusals = facts.refusals.iter();
-    lines.extend(
-        refusals.map(|refusal| ("grants", format!("No agent exceeds its grant: {}", refusal.text()))),
-    );
+    lines.extend(refusals.map(|refusal| {
+        ("tools", format!("No agent can use a tool that it was not granted: {}", refusal.text()))
+    }));
     lines.push(("budget", format!("All calls are charged to one budget: {}", budget.text())));
     if let Some(crash) = crash {
         lines.push(("crash", finished(view, crash)));
@@ -158,7 +158,10 @@ fn parallel(view: &RunView) -> String {
     let work: u64 = sessions().map(|session| view.tree.working_time([session], None)).sum();
     let elapsed = view.tree.working_time(sessions(), None);
     let (work, elapsed) = (units::format_elapsed(work), units::format_elapsed(elapsed));
-    format!("Sub-agents work at the same time: {} took {elapsed} for {work} of work.", sessions().count())
+    format!(
+        "Sub-agents work at the same time: {} of them did {work} of work in {elapsed}.",
+        sessions().count()
+    )
 }
 
 fn finished(view: &RunView, crash: &Crash) -> String {

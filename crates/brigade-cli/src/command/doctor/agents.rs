@@ -53,7 +53,7 @@ pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError
     findings.extend(found.problems.into_iter().map(|problem| {
         let fix = match problem.accept {
             Some(command) => format!("Review it, then accept it with: {command}"),
-            None => "Replace it with a shorter regular file".to_owned(),
+            None => "Shorten it, or replace it with a regular file".to_owned(),
         };
         Finding::warn(format!("{} {}", problem.path.display(), problem.cause), fix)
     }));

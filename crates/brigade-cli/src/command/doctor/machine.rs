@@ -64,7 +64,7 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![Finding::ok(format!("commands get {count} of your environment variables"))];
     let withheld = settings.shell.all_withheld(&settings.environment, |name| settings.has_key_in(name));
     let reasons = [
-        (Withheld::Name, "their names look like secrets"),
+        (Withheld::Name, "their names suggest secrets"),
         (Withheld::Value, "their values contain a password"),
         (Withheld::Provider, "they contain provider keys"),
         (Withheld::BrigadeVariable, "they configure Brigade"),
@@ -131,10 +131,12 @@ pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
     findings.push(match locale(|name| environment.variable(name)) {
         Some(locale) if is_utf8(&locale) => Finding::ok(format!("the locale {locale} is UTF-8")),
         locale => Finding::warn(
-            format!(
-                "the locale {} is not UTF-8; trees may look broken",
-                locale.as_deref().unwrap_or("(none)")
-            ),
+            match locale {
+                Some(locale) => {
+                    format!("the locale {locale} is not UTF-8; agent trees may be displayed incorrectly")
+                }
+                None => "no locale is set; agent trees may be displayed incorrectly".to_owned(),
+            },
             "export LC_ALL=C.UTF-8",
         ),
     });

@@ -120,14 +120,11 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
         }
         Availability::Running(0) => problem(
             format!("{name}: running at {address}, but has no models"),
-            format!(
-                "Install a model with: {}",
-                if name == "ollama" {
-                    "ollama pull qwen3"
-                } else {
-                    "the commands in the server's documentation"
-                }
-            ),
+            if name == "ollama" {
+                "Install a model with: ollama pull qwen3".to_owned()
+            } else {
+                "Install a model as described in the server's documentation".to_owned()
+            },
         ),
         Availability::Running(count) => {
             let models = if *count == 1 { "model" } else { "models" };

@@ -28,8 +28,10 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         let server = tool.spec().name.split("__").nth(1).unwrap_or_default();
         *counts.entry(server.to_owned()).or_default() += 1;
     }
-    let mut findings: Vec<Finding> =
-        counts.into_iter().map(|(name, count)| Finding::ok(format!("{name}: {count} tools"))).collect();
+    let found = |(name, count): (String, usize)| {
+        Finding::ok(format!("{name}: {count} {}", if count == 1 { "tool" } else { "tools" }))
+    };
+    let mut findings: Vec<Finding> = counts.into_iter().map(found).collect();
     findings.extend(disabled);
     findings.extend(problems.iter().map(|problem| {
         Finding::warn(problem.to_string(), "Fix its entry in `mcpServers`; runs continue without it")

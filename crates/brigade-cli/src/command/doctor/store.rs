@@ -24,7 +24,7 @@ pub(super) fn findings(address: &StoreAddress) -> Vec<Finding> {
     let mut findings = vec![match file.symlink_metadata() {
         Ok(_) => check_file(file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => check_missing(file),
-        Err(error) => Finding::problem(format!("{}: {error}", file.display()), STORE_FIX),
+        Err(error) => Finding::problem(format!("{}: {error}", file.display()), OTHER_PATH),
     }];
     findings.extend(free_space(file));
     findings
@@ -32,14 +32,12 @@ pub(super) fn findings(address: &StoreAddress) -> Vec<Finding> {
 
 const STORE_FIX: &str =
     "Make it writable, or choose another path with --store PATH, or with `store = \"PATH\"` in config.toml";
+const OTHER_PATH: &str = "Choose another path with --store PATH, or with `store = \"PATH\"` in config.toml";
 
 fn check_file(file: &Path) -> Finding {
     let place = file.display();
     if file.is_dir() {
-        return Finding::problem(
-            format!("{place} is a directory, not a file"),
-            "Choose another path with --store PATH, or with `store = \"PATH\"` in config.toml",
-        );
+        return Finding::problem(format!("{place} is a directory, not a file"), OTHER_PATH);
     }
     if let Err(error) = access(file, Access::READ_OK | Access::WRITE_OK) {
         return Finding::problem(format!("cannot write {place}: {error}"), STORE_FIX);
@@ -67,10 +65,9 @@ fn check_file(file: &Path) -> Finding {
                 ),
             }
         }
-        Err(error @ StoreError::NewerStore { .. }) => Finding::problem(
-            store_advice::describe(&error),
-            "Use a newer version of brigade, or choose another path with --store PATH",
-        ),
+        Err(error @ StoreError::NewerStore { .. }) => {
+            Finding::problem(error.to_string(), "Upgrade Brigade, or choose another path with --store PATH")
+        }
         Err(error) => Finding::problem(
             store_advice::describe(&error),
             "Move the file away, or choose another path with --store PATH",
@@ -82,7 +79,7 @@ fn check_missing(file: &Path) -> Finding {
     let place = file.display();
     match existing_folder(file) {
         Some(folder) if !folder.is_dir() => {
-            Finding::problem(format!("{place}: {} is not a directory", folder.display()), STORE_FIX)
+            Finding::problem(format!("{place}: {} is not a directory", folder.display()), OTHER_PATH)
         }
         Some(folder) => match check_writable(folder) {
             Ok(()) => Finding::ok(format!("{place} will be created by the first run")),

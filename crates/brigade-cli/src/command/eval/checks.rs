@@ -152,7 +152,8 @@ impl Evidence<'_> {
                 let count = self.with_role(role).count();
                 let found = self.sub_agents().map(|node| sanitize::line(&node.label)).collect::<Vec<_>>();
                 let found = if found.is_empty() { "no sub-agent".to_owned() } else { found.join(", ") };
-                require(count >= *at_least, format!("at least {at_least} with the role {role}"), found)
+                let noun = if *at_least == 1 { "sub-agent" } else { "sub-agents" };
+                require(count >= *at_least, format!("at least {at_least} {noun} with the role {role}"), found)
             }
             Check::Briefed { role, text } => {
                 let tasks: Vec<&str> = self.with_role(role).map(|node| node.task.as_str()).collect();
@@ -315,7 +316,9 @@ fn ending(finished: &JobResult) -> String {
 fn read_text(file: &Path) -> Result<String, String> {
     match std::fs::symlink_metadata(file) {
         Ok(entry) if !entry.is_file() => Err("not a regular file".to_owned()),
-        Ok(entry) if entry.len() > MAX_FILE_BYTES => Err(format!("{} bytes", entry.len())),
+        Ok(entry) if entry.len() > MAX_FILE_BYTES => {
+            Err(format!("{} bytes, too large to check", entry.len()))
+        }
         Ok(_) => std::fs::read(file)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .map_err(|error| error.to_string()),

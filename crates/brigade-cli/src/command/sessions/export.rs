@@ -34,7 +34,7 @@ pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
     }
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => Err(CliError::usage(format!(
-            "cannot replace {}: it is not a regular file. For a pipe or a device, omit --output.",
+            "cannot replace {}: it is not a regular file. Choose another name, or omit --output to write to standard output.",
             file.display()
         ))),
         Ok(_) if !export.force => Err(exists(file)),

@@ -14,13 +14,15 @@ pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     if let Some(round) = &imported.round {
         let model = round.model.as_deref().unwrap_or("not specified");
         notes.push(format!(
-            "recorded: agent {}, model {}, mode {}, directory {}",
+            "Original agent: {}, model: {}, mode: {}, directory: {}",
             sanitize::line(&round.agent),
             sanitize::line(model),
             round.mode,
             sanitize::line(&round.folder)
         ));
-        notes.push("If you resume it, your own configuration and the current directory apply.".to_owned());
+        notes.push(
+            "If you resume the session, your own configuration and the current directory apply.".to_owned(),
+        );
     }
     let line = |call: &PendingCall| {
         format!(
@@ -33,7 +35,8 @@ pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     };
     notes.extend(imported.pending.iter().take(MAX_SHOWN_CALLS).map(line));
     if imported.pending.len() > MAX_SHOWN_CALLS {
-        notes.push(format!("{} more pending calls", imported.pending.len() - MAX_SHOWN_CALLS));
+        let more = imported.pending.len() - MAX_SHOWN_CALLS;
+        notes.push(format!("{more} more pending {}", if more == 1 { "call" } else { "calls" }));
     }
     notes
 }

@@ -72,7 +72,7 @@ fn check_url(name: &str, text: &str) -> Result<(), CliError> {
 pub(super) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
     let shown = sanitize::line(name);
     let mut config =
-        ConfigFile::open(global, || format!("Remove the entry `{shown}` from its `{SERVERS}`."))?;
+        ConfigFile::open(global, || format!("Remove the entry `{shown}` from `{SERVERS}` in config.json."))?;
     let Some(known) = config.server(name) else {
         let names = config.servers();
         let found = match names.is_empty() {

@@ -159,9 +159,9 @@ const SWARM: ValueKind = Section(&[
 
 const ROLE: ValueKind = Section(&[
     ("system_prompt", Text, "System prompt of the role"),
-    ("tools", Texts, "Tools of the role; by default those lent by its parent"),
+    ("tools", Texts, "Tools of the role; by default those that its parent can pass on"),
     ("locked", Bool, "Whether a call may narrow the tools but not widen them"),
-    ("lend", Texts, "Tools that the role may lend to its own sub-agents"),
+    ("lend", Texts, "Tools that the role may pass on to its own sub-agents"),
     ("model", Text, "Model of the role"),
     ("acp", Text, "External agent that takes the role"),
     ("tokens", Count, "Maximum tokens of the role, including its sub-agents"),
@@ -244,17 +244,17 @@ const ACP_SERVER: ValueKind = Section(&[
     (
         "tokens",
         Tokens,
-        "Tokens lent to a session; by default none, and the tokens that it reports are not counted",
+        "Tokens of the budget that a session may use; by default none, and the tokens that it reports are not counted",
     ),
     (
         "usd",
         Dollars,
-        "Dollars lent to a session; by default none, and the cost that it reports is not counted",
+        "Dollars of the budget that a session may use; by default none, and the cost that it reports is not counted",
     ),
     (
         "max_agents",
         Number,
-        "Sub-agents lent to a session, if the program is another Brigade; by default none",
+        "Maximum number of sub-agents of a session, if the program is another Brigade; by default none",
     ),
     (
         "allow_in_plan",

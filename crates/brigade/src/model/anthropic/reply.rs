@@ -146,7 +146,7 @@ impl Decoder {
         chunks: &mut ChunkBuffer,
     ) -> Result<(), &'static str> {
         match (delta, self.open.get_mut(&index)) {
-            (_, None) => return Err("a delta does not belong to a block"),
+            (_, None) => return Err("a delta refers to an unknown content block"),
             (Delta::Text { text }, Some(_)) => self.push_text(text, chunks),
             (Delta::Arguments { partial_json }, Some(Block::Call { arguments, .. })) => {
                 arguments.push_str(&partial_json);
@@ -167,7 +167,7 @@ impl Decoder {
 
     fn end_block(&mut self, index: u64, chunks: &mut ChunkBuffer) -> Result<(), &'static str> {
         match self.open.remove(&index) {
-            None => return Err("a block ended without a start"),
+            None => return Err("a content block ended before it started"),
             Some(Block::Call { id, name, whole, arguments }) => {
                 if name.is_empty() {
                     return Err("a tool call has no name");

@@ -186,8 +186,10 @@ impl Decoder {
             | "MALFORMED_RESPONSE"
             | "MISSING_THOUGHT_SIGNATURE"
             | "OTHER" => {
-                let message =
-                    serde_json::json!({ "message": format!("the reply ended with '{reason}' {message}") });
+                let separator = if message.is_empty() { "" } else { ": " };
+                let message = serde_json::json!({
+                    "message": format!("the reply ended with '{reason}'{separator}{message}")
+                });
                 return Err(http::stream_error(&self.endpoint, &message));
             }
             _ if self.calls.is_empty() => Stop::End,

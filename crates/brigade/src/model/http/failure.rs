@@ -172,7 +172,7 @@ pub(super) fn connection_error(endpoint: &Endpoint, error: ConnectionError) -> M
     };
     let hint = match endpoint.locality() {
         Locality::Local => "Check that it is running and that its `base_url` is correct.",
-        Locality::Remote => "Check your network connection and its `base_url`.",
+        Locality::Remote => "Check your network connection and the provider's `base_url`.",
     };
     ModelError::Transient(format!("cannot reach {name}: {cause}. {hint}"))
 }
@@ -229,7 +229,7 @@ pub(super) fn wait_message(endpoint: &Endpoint, reason: WaitReason) -> String {
         WaitReason::RetryAfter(wait) => {
             format!("{name} requested a wait of {} (rate limit)", format_rounded_seconds(wait))
         }
-        WaitReason::Busy(count) => format!("queued for {name}: {count} requests are in flight"),
+        WaitReason::Busy(count) => format!("queued for {name} (requests in flight: {count})"),
         WaitReason::Paced => format!("queued for {name}: requests are rate limited"),
     }
 }

@@ -197,7 +197,7 @@ pub fn lines(body: &[u8]) -> Result<Split<'_, char>, DecodeError> {
 /// Refuses events in a newer version of the log format.
 pub fn check_version(v: u64) -> Result<(), DecodeError> {
     if v > u64::from(VERSION) {
-        return Err(DecodeError::Newer(format!("log version {v}")));
+        return Err(DecodeError::Newer(format!("event format version {v}")));
     }
     Ok(())
 }

@@ -120,7 +120,10 @@ pub async fn only_external_appends_signal_changes(store: &dyn Store) {
     changes.mark_unchanged();
     begin_session(store, &root, 20).await;
     tokio::time::sleep(Duration::from_millis(80)).await;
-    assert!(!changes.has_changed().unwrap(), "the events of a runner signal nothing");
+    assert!(
+        !changes.has_changed().unwrap(),
+        "events of the process that runs the session do not count as changes"
+    );
     store.append(external_append(&root, vec![heard_event("hello")])).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), changes.changed()).await.unwrap().unwrap();
 }

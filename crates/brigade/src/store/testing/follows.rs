@@ -98,7 +98,7 @@ pub async fn restored_records_reach_followers(store: Arc<dyn Store>) {
     assert_idle(&mut follower).await;
 }
 
-/// Number of records that [`write`] adds.
+/// Number of records that [`write()`] adds.
 pub const RECORDS_OF_A_WRITER: usize = 30;
 
 /// Writes one child session: 20 records of a runner, and 10 external ones.

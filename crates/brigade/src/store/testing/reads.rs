@@ -129,7 +129,7 @@ pub async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store
     length = append(&top, length, vec![returned(&top, 0, turns(4)), delegated(&top, 1)]).await;
     assert_eq!(totals().await, (2, 5, 50, None));
     append(&child(&top, 1), 0, vec![begin(), replied(1, turns(7))]).await;
-    assert_eq!(totals().await, (3, 12, 120, None), "a child that works counts");
+    assert_eq!(totals().await, (3, 12, 120, None), "a running child is counted");
     append(&child(&top, 1), 2, vec![ended(turns(7))]).await;
     length = append(&top, length, vec![returned(&top, 1, turns(7)), ended(turns(12))]).await;
     assert_eq!(totals().await, (3, 12, 120, Some(Status::Done)));

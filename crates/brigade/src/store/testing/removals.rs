@@ -78,7 +78,7 @@ pub async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn 
         let records = store.tail(&top, Cursor::START, usize::MAX).await.unwrap();
         store.verify(&top, ReturnedChild::returned(&records)).await
     };
-    assert_eq!(verify().await, Ok(()), "a child that has only been lent to may not have begun");
+    assert_eq!(verify().await, Ok(()), "a child that has been delegated to may not have started yet");
     store.append(leased_append(&lease, &top, 2, vec![returned(&top, 0, turns(1))])).await.unwrap();
     let missing = StoreError::MissingSession { child: child(&top, 0), parent: top.clone() };
     assert_eq!(verify().await, Err(missing));

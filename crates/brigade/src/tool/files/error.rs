@@ -91,7 +91,7 @@ pub enum FileError {
     },
     /// The file is larger than the limit for one read.
     #[error(
-        "`{path}` is larger than {cap} bytes. Read part of it with `offset` and `limit` of `read_file`, or use `grep`."
+        "`{path}` is larger than {cap} bytes, the limit for this call. Search it with `grep`, or read its first lines with `read_file`."
     )]
     TooLarge {
         /// Path as given.

@@ -170,10 +170,9 @@ fn slice_output(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> To
     let limit =
         input.limit.map_or(DEFAULT_BYTES, |limit| usize::try_from(limit).unwrap_or(MAX_BYTES).min(MAX_BYTES));
     if offset >= text.len() && offset > 0 {
-        let host = input.url.host();
         let length = text.len();
         return ToolOutput::error(format!(
-            "The Markdown of {host} has {length} bytes, so offset {offset} is past its end. Use a smaller `offset`."
+            "The text of this page has {length} bytes, so offset {offset} is past its end. Use a smaller `offset`."
         ));
     }
     let start = text.floor_char_boundary(offset);
@@ -185,7 +184,9 @@ fn slice_output(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> To
         shown = "(the page has no text)\n".to_owned();
     }
     if end < text.len() {
-        notes.push(format!("({} more bytes; continue with offset {end})", text.len() - end));
+        let more = text.len() - end;
+        let word = if more == 1 { "byte" } else { "bytes" };
+        notes.push(format!("({more} more {word}; continue with offset {end})"));
     }
     for note in notes {
         if !shown.ends_with('\n') {

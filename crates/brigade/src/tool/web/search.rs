@@ -248,6 +248,12 @@ impl WebSearch {
                 let time = seconds(time);
                 format!("{host} did not respond within {time}. Try again later, or work without a search.")
             }
+            (SearchFailure::Web(FetchFailure::Connection(cause)), _) => format!(
+                "cannot connect to {host} ({cause}). Try again later, or ask the user to check `web.search`."
+            ),
+            (SearchFailure::Web(FetchFailure::Status { code: code @ (..=428 | 430..=499), reason }), _) => {
+                format!("{host} returned {code}{reason}. Ask the user to check `web.search`.")
+            }
             (SearchFailure::Web(cause), _) => WebError::new(host, cause).to_string(),
             (SearchFailure::InvalidKey, _) => {
                 format!(

@@ -258,7 +258,7 @@ async fn c85_planner_lends_unused_tools_unless_restricted() {
         assert_eq!(harness.folder.path().join("c.txt").exists(), !lends_nothing);
         let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
         let note = if lends_nothing {
-            "done\n(warning: not granted, because they are unknown or you cannot lend them: write_file)"
+            "done\n(warning: tools not granted, because they are unknown or you cannot pass them on: write_file)"
         } else {
             "done"
         };
@@ -296,7 +296,7 @@ async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let answers = harness.answers(&ending.session).await;
     assert_eq!(
         answers[0],
-        "[Adhoc]: done\n(warning: not granted, because they are unknown or you cannot lend them: write_file, shell)"
+        "[Adhoc]: done\n(warning: tools not granted, because they are unknown or you cannot pass them on: write_file, shell)"
     );
     assert_eq!(answers[3], "Unknown tool in allowed_tools: write_file");
     for name in names {
@@ -408,7 +408,7 @@ async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
     let answers = harness.answers(&ending.session).await;
     assert_eq!(
         answers[0],
-        "[Coder]: done\n(warning: not granted, because 'coder' does not have them: write_file)"
+        "[Coder]: done\n(warning: tools not granted, because 'coder' does not have them: write_file)"
     );
 }
 
