@@ -58,7 +58,9 @@ mod tests {
         denied.add("", "no");
         assert_eq!(
             denied.note().as_deref(),
-            Some("(denied: make it. Reason: not allowed: no rule)\n(denied: a call without a description. Reason: no)")
+            Some(
+                "(denied: make it. Reason: not allowed: no rule)\n(denied: a call without a description. Reason: no)"
+            )
         );
         for number in 0..10 {
             denied.add(&number.to_string(), &"x".repeat(5000));

@@ -273,9 +273,6 @@ async fn single_generation_has_no_tools() {
     let (outcome, spent) = child_end(&harness, &ending).await;
     let text = outcome.text.as_str();
     assert_eq!((outcome.status, spent.turns), (Status::Done, 1), "{text}");
-    assert!(
-        text.contains("error this agent may not use tools") && text.contains("chosen \"no\""),
-        "{text}"
-    );
+    assert!(text.contains("error this agent may not use tools") && text.contains("chosen \"no\""), "{text}");
     assert!(text.ends_with("so"), "{text}");
 }

@@ -419,7 +419,7 @@ mod tests {
 
         summarized the earlier conversation: 0 tokens in, 0 out, $0.0000
 
-        turns before 1 were summarized
+        turns before turn 1 were summarized
           │ all of it, short
 
         reached the turn limit

@@ -131,8 +131,8 @@ fn demo_process_is_killed_and_another_resumes_without_repeating_anything() {
 fn demo_without_a_crash_runs_in_one_process() {
     let home = Home::new();
     let done = demo(&home, &["--no-crash", "--keep"]);
-    done.exits_with(0).stderr_contains("  grants ").stderr_contains("  budget ");
-    for absent in ["Killed", "  crash ", "  resume ", "resumes the session"] {
+    done.exits_with(0).stderr_contains("  tools ").stderr_contains("  budget ");
+    for absent in ["Killed", "  crash ", "  resume ", "resumes the run"] {
         assert!(!done.stderr.contains(absent), "{absent} in {}", done.stderr);
     }
     let folder = kept(&home);
@@ -231,7 +231,7 @@ fn signals_end_the_demo_without_a_trace() {
         ("Task: ", Signal::INT),
         ("lead -> Fixer", Signal::INT),
         ("Killed process", Signal::TERM),
-        ("resumes the session", Signal::INT),
+        ("resumes the run", Signal::INT),
         ("lead -> Fixer", Signal::HUP),
     ] {
         let home = Home::new();

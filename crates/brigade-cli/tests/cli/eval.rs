@@ -268,7 +268,7 @@ fn eval_repeats_tasks_and_streams_their_reports() {
     let runs: Vec<&Value> = lines.iter().map(|line| &line["run"]).collect();
     assert_eq!(runs, [&1.into(), &2.into(), &Value::Null]);
     assert_eq!(lines[2]["passed"], 2);
-    twice.stderr_contains("1 task, 2 runs each with ").stderr_contains("[2/2] quick-answer (run 2): passed");
+    twice.stderr_contains("1 task, 2 runs each, with ").stderr_contains("[2/2] quick-answer (run 2): passed");
     let table = eval(&home, SOLUTIONS, &["quick-answer", "--runs", "2"]);
     table.exits_with(0).stdout_contains("quick-answer  2    passed");
 }

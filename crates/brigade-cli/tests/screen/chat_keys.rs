@@ -258,10 +258,7 @@ text = "ok"
         window.wait_until("answered", |screen| screen.matches("\nok").count() == 2);
         quit_when_idle(window);
         let transcript = last_session_text(&home);
-        assert!(
-            transcript.contains("I undid the latest edits to: new.txt, old.txt"),
-            "{transcript}"
-        );
+        assert!(transcript.contains("I undid the latest edits to: new.txt, old.txt"), "{transcript}");
     }
 }
 

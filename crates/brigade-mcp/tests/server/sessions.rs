@@ -65,7 +65,7 @@ async fn result_can_be_read_in_parts_after_the_server_is_gone() {
         ask(&client, "read_result", json!({ "handle": format!("{root}.1-0"), "offset": 49_990 })).await;
     assert_eq!(result_text(&part), "0123456789\n(end of the result, 50000 bytes in total)");
     let status = ask(&client, "session_status", json!({ "session_id": root.as_str() })).await;
-    assert!(result_text(&status).contains("done; 1 agents"), "{}", result_text(&status));
+    assert!(result_text(&status).contains("done; 1 agent"), "{}", result_text(&status));
 }
 
 #[tokio::test]

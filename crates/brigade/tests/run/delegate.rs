@@ -299,7 +299,9 @@ text = "{result:0}"
     let text = ending.outcome.text.as_str();
     assert!(text.contains("Unknown tool `write_file`"), "{text}");
     assert!(
-        text.ends_with("(warning: tools not granted, because they are unknown or you cannot pass them on: teleport)"),
+        text.ends_with(
+            "(warning: tools not granted, because they are unknown or you cannot pass them on: teleport)"
+        ),
         "{text}"
     );
     assert!(!harness.path().join("a").exists());

@@ -24,7 +24,7 @@ const TEMPLATE: &str = "\
 ---
 name: {id}
 description: What {id} is good at, and when to delegate a task to it
-# Allowed tools (default: those that its parent can pass on). List all tools with: brigade tools list
+# Allowed tools, by default those that its parent can pass on. List all tools with: brigade tools list
 tools: [read_file, list_dir, grep, glob]
 # model: provider/model        # default: the model of its parent
 # fallbacks: [provider/model]  # used in this order if the model fails permanently

@@ -63,7 +63,7 @@ fn role_with_an_external_agent_and_a_model_is_a_problem() {
     if let Some(role) = styles.swarm.roles.get_mut("Outside") {
         role.model = Some("local/big".to_owned());
     }
-    assert!(styles.swarm.problem().unwrap().contains("chooses its own model"));
+    assert!(styles.swarm.problem().unwrap().contains("`model` cannot be combined with `acp`"));
 }
 
 #[test]

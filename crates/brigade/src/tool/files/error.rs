@@ -91,7 +91,7 @@ pub enum FileError {
     },
     /// The file is larger than the limit for one read.
     #[error(
-        "`{path}` is larger than {cap} bytes, the limit for this call. Search it with `grep`, or read its first lines with `read_file`."
+        "`{path}` is larger than {cap} bytes, the limit for this call. Search it with `grep`, or read a part near its start with `offset` and `limit` of `read_file`."
     )]
     TooLarge {
         /// Path as given.
