@@ -133,7 +133,7 @@ impl Layers {
                 )));
             };
             let path = key_path(key.trim())
-                .ok_or_else(|| CliError::usage(format!("--set {setting}: '{key}' is not a key")))?;
+                .ok_or_else(|| CliError::usage(format!("--set {setting}: '{key}' is not a valid key")))?;
             let value = value(&path, text);
             self.add(nested(&path, value), &format!("--set {key}"))?;
         }

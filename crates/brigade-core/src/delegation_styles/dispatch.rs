@@ -38,7 +38,7 @@ fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
     Some(ToolSpec {
         name: NAME.to_owned(),
         description: format!(
-            "Dispatch a task to a specialized subagent. It works in its own session, which can be resumed later. Returns \
+            "Dispatch a task to a specialized subagent. It works in its own session, which the user can resume later. Returns \
              JSON with `result` and `session_id`. Do small tasks yourself.\n<available_agents>\n{}\n</available_agents>",
             listed.join("\n")
         ),

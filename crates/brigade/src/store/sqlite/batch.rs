@@ -104,7 +104,7 @@ impl Snapshot<'_> {
             let mut event = backend::decode(line, batch.v)?;
             backend::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
             if batch.flag != backend::flag(&event) {
-                return Err(DecodeError::Damaged("its index flag was altered".into()));
+                return Err(DecodeError::Damaged("its index entry does not match its content".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
             Ok(Record { session: session.clone(), seq, pos: Cursor::new(pos), at: batch.at, v, event })

@@ -1,6 +1,7 @@
 //! Root folder of all file access.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,10 @@ use super::error::FileError;
 
 /// Maximum length of a path; the kernel accepts no longer one.
 const MAX_PATH_BYTES: usize = 4096;
+/// Number of attempts to resolve a path that others replace at the same time.
+const RESOLVE_ATTEMPTS: usize = 64;
+/// Suffix of the path that the kernel reports for a file that no longer has it.
+const REMOVED_MARK: &[u8] = b" (deleted)";
 
 /// A folder and everything in it. Everything opened through it is beneath it: the kernel resolves each path and
 /// refuses one that leads out, even if a symbolic link changes in the middle.
@@ -120,11 +125,26 @@ impl Workspace {
     /// Resolves a path to its target.
     pub(super) fn resolve(&self, requested: &RequestedPath) -> Result<Resolved, FileError> {
         let fail = |error| FileError::from_system(&requested.display, error);
-        let opened = beneath::open(self.folder(), &requested.path, INSPECT_FLAGS, Symlinks::FollowInside)
-            .map_err(fail)?;
-        let real = beneath::real_path(self.folder(), &opened, &requested.path).map_err(fail)?;
-        let stat = rustix::fs::fstat(&opened).map_err(|errno| fail(errno.into()))?;
-        Ok(Resolved { real, stat })
+        for _ in 0..RESOLVE_ATTEMPTS {
+            let opened = beneath::open(self.folder(), &requested.path, INSPECT_FLAGS, Symlinks::FollowInside)
+                .map_err(fail)?;
+            let real = beneath::real_path(self.folder(), &opened, &requested.path).map_err(fail)?;
+            let stat = rustix::fs::fstat(&opened).map_err(|errno| fail(errno.into()))?;
+            if self.is_current(&real, &stat) {
+                return Ok(Resolved { real, stat });
+            }
+        }
+        Err(fail(rustix::io::Errno::AGAIN.into()))
+    }
+
+    /// Whether a path still leads to what was opened. The kernel appends a mark to the path of a file that has been
+    /// replaced or removed since. A file may also have such a name.
+    fn is_current(&self, real: &Path, opened: &Stat) -> bool {
+        if !real.as_os_str().as_bytes().ends_with(REMOVED_MARK) {
+            return true;
+        }
+        let found = self.open_real(real, INSPECT_FLAGS).and_then(|file| Ok(rustix::fs::fstat(file)?));
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino))
     }
 
     /// Opens exactly this path; a link on the way is an error.
@@ -159,4 +179,32 @@ pub(crate) fn escape_controls(name: &str) -> String {
         }
     }
     text
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_of_a_file_that_was_replaced_is_outdated() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let write = |name: &str| std::fs::write(dir.path().join(name), name).unwrap();
+        let open = |name: &str| workspace.open_real(Path::new(name), INSPECT_FLAGS).unwrap();
+        let resolve = |opened: &OwnedFd| {
+            let real = beneath::real_path(workspace.folder(), opened, Path::new("")).unwrap();
+            let is_current = workspace.is_current(&real, &rustix::fs::fstat(opened).unwrap());
+            (real.display().to_string(), is_current)
+        };
+        ["a", "new", "b (deleted)"].into_iter().for_each(write);
+        let (old, named) = (open("a"), open("b (deleted)"));
+        assert_eq!(resolve(&old), ("a".to_owned(), true));
+        assert_eq!(resolve(&named), ("b (deleted)".to_owned(), true));
+        std::fs::rename(dir.path().join("new"), dir.path().join("a")).unwrap();
+        assert_eq!(resolve(&old), ("a (deleted)".to_owned(), false));
+        // Another file that has the reported name is not the one that was opened.
+        write("a (deleted)");
+        assert_eq!(resolve(&old), ("a (deleted)".to_owned(), false));
+        assert_eq!(resolve(&open("a")), ("a".to_owned(), true));
+    }
 }
