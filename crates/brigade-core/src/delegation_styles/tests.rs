@@ -396,3 +396,18 @@ fn registered_styles_have_each_delegation_tool_once() {
         assert_eq!(styles.of(&delegation).info().tools, style.info().tools);
     }
 }
+
+#[test]
+fn facts_of_styles_are_those_of_their_sections() {
+    let styles = all_styles();
+    let parallel = |tool: &str| styles.parallel(tool).is_some();
+    assert_eq!(CALLS.map(|(tool, _)| parallel(tool)), [false, false, true, false, false, false]);
+    assert!(styles.is_any_numbered());
+    assert!(!only(&[DelegationStyle::Delegate, DelegationStyle::Dispatch]).is_any_numbered());
+    let mut limited = all_styles();
+    limited.swarm.max_concurrent = 7;
+    assert_eq!(limited.max_active().collect::<Vec<_>>(), [(DelegationStyle::Delegate, 7)]);
+    assert_eq!(styles.unkept(), []);
+    limited.swarm.keep = delegate::Retention::None;
+    assert_eq!(limited.unkept(), [DelegationStyle::Delegate]);
+}

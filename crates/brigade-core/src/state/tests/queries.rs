@@ -430,3 +430,30 @@ fn unstarted_calls_are_those_that_wait_or_were_decided() {
     let unstarted: Vec<CallId> = scenario.state.unstarted_calls().collect();
     assert_eq!(unstarted, [call(1, 0), call(1, 1), call(1, 2)]);
 }
+
+#[test]
+fn answer_counts_only_for_an_open_request_of_a_running_round() {
+    use crate::approval::AnswerError;
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        replied(1, "", &["shell", "shell"]),
+    ]);
+    let check = |scenario: &Scenario, index, answer| scenario.state.check_answer(call(1, index), &answer);
+    assert_eq!(check(&scenario, 0, Answer::Once), Err(AnswerError::NotOpen));
+    let (what, why, default) = ("shell {}".into(), String::new(), Answer::Deny { word: None });
+    scenario.then(Event::Asked { call: call(1, 0), what, why, always: None, until: 0, default });
+    assert_eq!(check(&scenario, 0, Answer::Once), Ok(()));
+    assert_eq!(check(&scenario, 0, Answer::Deny { word: None }), Ok(()));
+    assert_eq!(check(&scenario, 0, Answer::Always("shell(ls)".to_owned())), Ok(()));
+    let other = check(&scenario, 0, Answer::Always("write_file(a)".to_owned()));
+    assert!(matches!(other, Err(AnswerError::OtherTool { .. })), "{other:?}");
+    assert_eq!(check(&scenario, 1, Answer::Once), Err(AnswerError::NotOpen));
+    // The request of an ended round is not open.
+    let ended = Event::Ended {
+        outcome: Outcome::new(Status::Lost { cause: String::new() }, ""),
+        spent: Spent::default(),
+    };
+    scenario.state.apply(&ended);
+    assert_eq!(check(&scenario, 0, Answer::Once), Err(AnswerError::NotOpen));
+}
