@@ -299,6 +299,10 @@ fn pad_left(sign: &str, word: &str) -> String {
 }
 
 fn time_or_id(word: &str) -> Option<String> {
+    // A time may end a sentence.
+    if let Some(word) = word.strip_suffix("s.") {
+        return time_or_id(&format!("{word}s")).map(|shown| shown + ".");
+    }
     if let Some(number) = word.strip_suffix('s')
         && let (Some(seconds), None) | (None, Some(seconds)) =
             (Some(number).filter(|n| is_number(n)), number.split_once('m').map(|(_, seconds)| seconds))
