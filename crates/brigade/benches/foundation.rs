@@ -162,7 +162,7 @@ fn live(count: usize) {
     threads().block_on(async {
         let before = resident_kilobytes();
         let mut run = runtime.start(Task::new("FANOUT")).await.unwrap();
-        // Events that nobody reads would be counted as well.
+        // Without a reader, queued events would count towards the memory of the agents.
         drop(run.take_events());
         let root = run.session().clone();
         while store.sessions(&root).await.unwrap().len() < count + 1 {

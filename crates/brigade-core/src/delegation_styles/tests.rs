@@ -411,3 +411,16 @@ fn facts_of_styles_are_those_of_their_sections() {
     limited.swarm.keep = delegate::Retention::None;
     assert_eq!(limited.unkept(), [DelegationStyle::Delegate]);
 }
+
+#[test]
+fn style_without_definitions_names_none_and_its_mode_is_its_name() {
+    let (styles, agent) = (all_styles(), TestAgent::root());
+    for (id, mode) in [(DelegationStyle::Subagent, "subagent"), (DelegationStyle::Dispatch, "dispatch")] {
+        let delegation = Delegation { style: id, ..Delegation::default() };
+        assert_eq!(styles.of(&delegation).mode(&delegation), mode);
+    }
+    for id in [DelegationStyle::Subagent, DelegationStyle::Spawn] {
+        let delegation = Delegation { style: id, agent: Some("reader".to_owned()), ..Delegation::default() };
+        assert_eq!(styles.of(&delegation).definition(&delegation, &agent.caller()), None);
+    }
+}

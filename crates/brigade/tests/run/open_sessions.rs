@@ -322,7 +322,7 @@ async fn settings_apply_from_the_next_prompt_on() {
     };
     let run = send(&open, "first").await;
     assert!(open.set_mode(Mode::Plan) && open.set_model("script/other"));
-    assert!(!open.set_model("nobody/knows"));
+    assert!(!open.set_model("unknown/model"));
     end(run).await.unwrap();
     assert_eq!(recorded().await, (Mode::Edit, "script".to_owned()), "the running prompt keeps its settings");
     assert_eq!((open.mode(), open.model().as_str()), (Mode::Plan, "script/other"));
