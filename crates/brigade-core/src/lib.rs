@@ -11,6 +11,7 @@ pub mod cursor;
 pub mod delegation;
 pub mod delegation_styles;
 pub mod event;
+pub mod external_limits;
 pub mod grant;
 pub mod id;
 pub mod json;

@@ -1,24 +1,39 @@
-//! The MCP server: its tools and their calls.
+//! Brigade as an MCP server: its tools and their calls.
+//!
+//! [`Server`] offers the delegation styles as tools. Each call is a root session: it is recorded, has a
+//! budget and a depth, and can be resumed. [`stdio`] and [`http`] are the transports. [`http`] works with any
+//! other handler, too. The library never prints, and it reads neither the environment nor the home directory.
 
+mod approvals;
 mod arguments;
+pub mod http;
 pub(crate) mod methods;
+mod progress;
+mod results;
 mod session_tools;
+mod sessions;
 mod specs;
+pub mod stdio;
+mod task;
+mod text;
+mod timestamp;
+mod visibility;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::mcp::Servers;
-use brigade::model::passthrough::{self, Passthrough};
-use brigade::open_sessions::{BackgroundPrompt, OpenError, OpenLimits, PromptPermit, SessionOptions};
-use brigade::{
-    ApprovalPolicy, Models, OpenSessions, Run, RunError, RunEvent, RunEvents, Runtime, Settings, Store, Task,
-};
+use brigade_base::event_stream::{RunEvent, RunEvents};
+use brigade_base::model::Models;
+use brigade_base::model::passthrough::{self, Passthrough};
+use brigade_base::store::Store;
 use brigade_core::{Agent, RemoteContext};
-use futures::StreamExt;
+use brigade_runtime::open_sessions::{BackgroundPrompt, OpenError, OpenLimits, PromptPermit, SessionOptions};
+use brigade_runtime::{ApprovalPolicy, OpenSessions, Run, RunError, Runtime, Settings, Task};
+use brigade_tools::{AnyTool, Toolbox};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CreateTaskResult,
     CustomRequest, CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
@@ -31,14 +46,11 @@ use rmcp::{Peer, RoleServer, ServerHandler};
 use tokio::sync::OnceCell;
 use tracing::debug;
 
-use crate::approvals::{self, ApprovalRequest};
-use crate::progress::ProgressNotes;
-use crate::results;
-use crate::sessions::{self, FoundSession, LookupError, RunStatus};
-use crate::task;
-use crate::text;
-use crate::visibility::Visibility;
+use approvals::ApprovalRequest;
 use arguments::Arguments;
+use progress::ProgressNotes;
+use sessions::{FoundSession, LookupError, RunStatus};
+use visibility::Visibility;
 
 /// Agent of the root session of every tree that a client starts.
 pub const AGENT: &str = "mcp";
@@ -77,13 +89,13 @@ struct Runtimes {
 }
 
 /// Starts the MCP servers whose tools the agents use.
-type ToolLoader = dyn Fn() -> BoxFuture<'static, Servers> + Send + Sync;
+type ToolLoader = dyn Fn() -> BoxFuture<'static, Vec<Arc<dyn AnyTool>>> + Send + Sync;
 
 impl Runtimes {
-    fn with_tools(&self, servers: &Servers) -> Runtimes {
+    fn with_tools(&self, tools: &[Arc<dyn AnyTool>]) -> Runtimes {
         let with_tools = |runtime: &Runtime| {
             let mut settings = runtime.settings().clone();
-            settings.tools = settings.tools.with_servers(servers);
+            settings.tools = tools.iter().cloned().fold(settings.tools, Toolbox::with_any);
             runtime.with_settings(settings)
         };
         Runtimes {
@@ -145,12 +157,13 @@ impl Server {
     /// Sets the MCP servers whose tools the agents use. They are started by the first call. One of them may
     /// start this program again, and a program that is only started does not know its depth.
     #[must_use]
-    pub fn with_servers(
+    pub fn with_servers<S: AsRef<[Arc<dyn AnyTool>]> + Send + 'static>(
         mut self,
-        start: impl Fn() -> BoxFuture<'static, Servers> + Send + Sync + 'static,
+        start: impl Fn() -> BoxFuture<'static, S> + Send + Sync + 'static,
     ) -> Server {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner.tool_loader = Some(Box::new(start));
+            inner.tool_loader =
+                Some(Box::new(move || Box::pin(start().map(|servers| servers.as_ref().to_vec()))));
         }
         self
     }

@@ -21,59 +21,69 @@
 //!
 //! The library never prints, and it does not read the environment or the home directory.
 
-pub mod agents;
-mod clock;
-mod concurrency;
-mod environment;
-pub mod event_stream;
-pub mod external;
-mod fast_map;
-mod follow;
-mod jitter;
-pub mod lifecycle;
-pub mod mcp;
-pub mod model;
-pub mod observer;
-pub mod open_sessions;
-pub mod process;
-mod remote;
-mod resolved_agent;
-mod runtime;
-mod schema;
-mod secret;
-mod session;
-mod settings;
-pub mod skills;
-pub mod store;
-mod task;
-pub mod tool;
-mod tree;
-mod undo;
-mod writes;
+//!
+//! This crate only names the parts: it re-exports the crates of the runtime, the stores, the models and the tools. Its
+//! features choose the parts that are compiled. All are on by default. Without default features, and with the feature
+//! of one model API, it has the runtime, the in-memory store, the file tools and `shell`.
 
-#[doc(inline)]
+/// Agent definitions and their sources.
+pub mod agents {
+    pub use brigade_agents::*;
+    pub use brigade_base::Secret;
+}
+
+/// Event stream of a running tree: events once they are durable, and provisional deltas that are never stored.
+pub mod event_stream {
+    pub use brigade_base::event_stream::{RunEvent, RunEvents};
+}
+
+/// Models: the `Model` trait, its requests and its streamed replies.
+pub mod model {
+    pub use brigade_base::model::*;
+    #[cfg(any(feature = "anthropic", feature = "gemini", feature = "openai"))]
+    pub use brigade_models::*;
+    #[cfg(any(
+        feature = "anthropic",
+        feature = "gemini",
+        feature = "mcp",
+        feature = "openai",
+        feature = "web"
+    ))]
+    pub use brigade_proxies::Proxies;
+}
+
+/// Storage of session logs. The store is also the message bus: a message to a session is an append to its log.
+pub mod store {
+    pub use brigade_base::store::*;
+    #[cfg(feature = "sqlite")]
+    pub use brigade_sqlite as sqlite;
+    #[cfg(feature = "sqlite")]
+    pub use brigade_sqlite::{HealthCheck, Integrity, SqliteStore};
+}
+
+/// Tools: the actions available to agents besides messages and delegation.
+pub mod tool {
+    pub use brigade_tools::*;
+}
+
 pub use agents::AgentCatalog;
+pub use brigade_base::process;
+#[cfg(feature = "store-testing")]
+pub use brigade_base::store_laws;
+pub use brigade_base::{Follow, Secret};
 pub use brigade_core as core;
-#[doc(inline)]
+#[cfg(feature = "mcp")]
+pub use brigade_mcp::client as mcp;
+pub use brigade_runtime::{
+    ApprovalPolicy, DEFAULT_BUDGET, Detached, Limits, ModeOrigin, Observation, Observer, Observers,
+    OpenSession, OpenSessions, ResultSchema, ResumeOptions, Run, RunError, RunResult, Runtime, SchemaError,
+    SessionInfo, Settings, Task, UndoResult, UndoneFile, external, lifecycle, observer, open_sessions, undo,
+};
+pub use brigade_tools::skills;
 pub use event_stream::{RunEvent, RunEvents};
-#[doc(inline)]
 pub use external::ExternalAgents;
-pub use follow::Follow;
-#[doc(inline)]
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
-#[doc(inline)]
 pub use model::{Model, Models};
-#[doc(inline)]
-pub use observer::{Observation, Observer, Observers};
-pub use open_sessions::{OpenSession, OpenSessions};
-pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, SessionInfo, Task};
-pub use schema::{ResultSchema, SchemaError};
-pub use secret::Secret;
-pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
-#[doc(inline)]
 pub use skills::Skills;
-#[doc(inline)]
 pub use store::{Store, StoreError};
-#[doc(inline)]
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};
-pub use undo::{UndoResult, UndoneFile, undo};

@@ -7,7 +7,7 @@ use rmcp::model::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::text;
+use crate::server::text;
 
 /// Returns the error for a request that matches no supported method.
 pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {

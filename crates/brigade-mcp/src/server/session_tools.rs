@@ -1,14 +1,14 @@
 //! Tools to list, read, message and stop sessions.
 
-use brigade::RunError;
 use brigade_core::{SessionId, Status};
+use brigade_runtime::RunError;
 use rmcp::model::CallToolResult;
 
 use super::arguments::Arguments;
 use super::{CLIENT_ACTOR, Server, StartError, specs};
-use crate::results;
-use crate::sessions::{self, FoundSession, RunStatus};
-use crate::visibility::Visibility;
+use crate::server::results;
+use crate::server::sessions::{self, FoundSession, RunStatus};
+use crate::server::visibility::Visibility;
 
 /// Maximum number of trees that are listed if none is named.
 const MAX_LISTED: usize = 20;

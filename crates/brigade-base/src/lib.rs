@@ -1,0 +1,17 @@
+//! Interfaces that the parts of Brigade implement and use: [`Model`](model::Model) with the scripted model, and
+//! [`Store`](store::Store) with the in-memory store, and what all parts with I/O share: clock, tasks, secrets and
+//! processes.
+
+pub mod clock;
+pub mod event_stream;
+pub mod fast_map;
+mod follow;
+pub mod jitter;
+pub mod model;
+pub mod process;
+mod secret;
+pub mod store;
+pub mod task;
+
+pub use follow::Follow;
+pub use secret::Secret;

@@ -1,0 +1,234 @@
+//! Files of the workspace, restricted to what one agent may access.
+//!
+//! Two questions are settled here for every tool. *Where does this path lead?* is answered by the kernel, see
+//! [`Workspace`]. *May this agent access it?* is answered by the rules and folders of its authority, for the
+//! requested name and for the real path: a link `notes -> .env` is as forbidden as `.env`. After the check the file
+//! is opened by the checked name, without following links, so that nothing can change in between.
+//!
+//! Limitation: a second hard link to a file is another name of it, and rules compare names.
+
+mod beneath;
+mod blocking;
+mod error;
+mod lines;
+mod list;
+mod replace;
+#[cfg(feature = "walk")]
+mod walk;
+mod workspace;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use brigade_core::permission::{Action, ActionKind, Permissions, Subject, Verdict};
+use brigade_core::{Extent, Hash, SeenFile};
+use rustix::io::Errno;
+
+pub(super) use blocking::{StopSignal, blocking};
+pub use error::FileError;
+pub(super) use lines::{Lines, Rest};
+pub(super) use list::{EntryKind, WalkLimit};
+pub(super) use replace::EditTarget;
+pub use workspace::{Workspace, escape_controls};
+
+use beneath::READ_FLAGS;
+use workspace::{CheckedPath, RequestedPath, require_regular};
+
+/// Maximum size of a file to edit; its whole content is held in memory.
+pub(super) const MAX_EDIT_BYTES: u64 = 16 << 20;
+
+/// Maximum number of attempts to open a file that is moved at the same time.
+const OPEN_ATTEMPTS: usize = 16;
+
+/// Files of a workspace under the rules of one agent. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Files {
+    workspace: Workspace,
+    permissions: Arc<Permissions>,
+    paths: Arc<BTreeSet<String>>,
+}
+
+/// File that is open for reading.
+pub(super) struct OpenedFile {
+    pub(super) file: File,
+    /// Size that the system reports.
+    pub(super) size: u64,
+    /// Real path relative to the root, without links.
+    pub(super) real: PathBuf,
+}
+
+/// File with its whole content at the time of reading.
+#[derive(Debug)]
+pub struct LoadedFile {
+    real: PathBuf,
+    /// Content of the file.
+    pub content: Vec<u8>,
+}
+
+impl LoadedFile {
+    /// Returns the file as seen by an agent that is shown this extent of it. Returns `None` if the file name is not
+    /// UTF-8: such a file cannot be changed, so it does not matter whether the agent has seen it.
+    pub fn seen(&self, extent: Extent) -> Option<SeenFile> {
+        Some(SeenFile { path: self.real.to_str()?.to_owned(), hash: Hash::of(&self.content), extent })
+    }
+}
+
+impl Files {
+    /// Creates the view of an agent with these rules and folders, each relative to the root. `""` is the whole
+    /// workspace; an empty set permits no access.
+    pub fn new(workspace: Workspace, permissions: Arc<Permissions>, paths: BTreeSet<String>) -> Files {
+        let folder = |path: String| {
+            let lexical = beneath::normalize(Path::new(&path));
+            // A folder outside of the workspace must match nothing, and certainly not everything.
+            lexical.map_or(path, |folder| folder.to_string_lossy().into_owned())
+        };
+        Files { workspace, permissions, paths: Arc::new(paths.into_iter().map(folder).collect()) }
+    }
+
+    /// Returns the workspace.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// Reads a whole file of at most `max_bytes`.
+    pub fn read(&self, path: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
+        self.load(path, max_bytes).map(|found| found.content)
+    }
+
+    /// Reads a whole file of at most `max_bytes`, with its real path.
+    pub fn load(&self, path: &str, max_bytes: u64) -> Result<LoadedFile, FileError> {
+        let OpenedFile { file, size, real } = self.open(path)?;
+        let too_large = || FileError::TooLarge { path: escape_controls(path), cap: max_bytes };
+        if size > max_bytes {
+            return Err(too_large());
+        }
+        let content = read_bounded(file, max_bytes)
+            .map_err(|cause| FileError::from_system(path, cause))?
+            .ok_or_else(too_large)?;
+        Ok(LoadedFile { real, content })
+    }
+
+    /// Returns the hash of a file's content; `None` if the file does not exist.
+    pub fn hash(&self, path: &str) -> Result<Option<Hash>, FileError> {
+        Ok(self.load_for_edit(path)?.map(|found| Hash::of(&found.content)))
+    }
+
+    /// Reads the whole content of a file that may be changed; `None` if it does not exist.
+    pub fn load_for_edit(&self, path: &str) -> Result<Option<LoadedFile>, FileError> {
+        match self.load(path, MAX_EDIT_BYTES) {
+            Ok(found) => Ok(Some(found)),
+            Err(FileError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a regular file for reading.
+    pub(super) fn open(&self, path: &str) -> Result<OpenedFile, FileError> {
+        let requested = self.workspace.parse_path(path)?;
+        self.check_requested_path(&requested, ActionKind::Pure)?;
+        for _ in 0..OPEN_ATTEMPTS {
+            let found = self.workspace.resolve(&requested)?;
+            self.check_real_path(&requested, &found.real, ActionKind::Pure)?;
+            require_regular(&requested.display, &found.stat)?;
+            let file = match self.workspace.open_real(&found.real, READ_FLAGS) {
+                Ok(opened) => File::from(opened),
+                Err(cause) if was_moved(&cause) => continue,
+                Err(cause) => return Err(FileError::from_system(&requested.display, cause)),
+            };
+            let stat = rustix::fs::fstat(&file)
+                .map_err(|errno| FileError::from_system(&requested.display, errno))?;
+            require_regular(&requested.display, &stat)?;
+            return Ok(OpenedFile { file, size: u64::try_from(stat.st_size).unwrap_or(0), real: found.real });
+        }
+        Err(FileError::Busy { path: requested.display })
+    }
+
+    /// Returns the rules of the agent.
+    pub(super) fn permissions(&self) -> &Permissions {
+        &self.permissions
+    }
+
+    /// Whether a tool that visits many files may show this one, by its real path.
+    fn can_show(&self, real: &str) -> bool {
+        self.is_in_allowed_folder(real) && self.permissions.may_read(real)
+    }
+
+    /// Refuses a name before any access, so that a forbidden name does not reveal whether the file exists.
+    fn check_requested_path(&self, requested: &RequestedPath, kind: ActionKind) -> Result<(), FileError> {
+        self.check_access(requested, &requested.lexical, kind)
+    }
+
+    fn check_real_path(
+        &self,
+        requested: &RequestedPath,
+        real: &Path,
+        kind: ActionKind,
+    ) -> Result<(), FileError> {
+        self.check_access(requested, &real.to_string_lossy(), kind)
+    }
+
+    fn check_access(&self, requested: &RequestedPath, path: &str, kind: ActionKind) -> Result<(), FileError> {
+        if !self.is_in_allowed_folder(path) {
+            return Err(self.folder_error(requested));
+        }
+        // No tool has this name: rules about one tool by name alone were already applied to the call itself.
+        let tool = if kind == ActionKind::Pure { "a read" } else { "an edit" };
+        match self.permissions.check(&Action { tool, kind, subject: Subject::Path(path) }) {
+            Verdict::Deny { reason } => Err(FileError::Forbidden { path: requested.display.clone(), reason }),
+            // The user approved the name in the call. No approval was requested for another name.
+            Verdict::Ask { rule: Some(rule) }
+                if requested.checked != CheckedPath::WorkspacePath || path != requested.lexical =>
+            {
+                let (path, real) = (requested.display.clone(), escape_controls(path));
+                Err(FileError::RuleAsksForRealPath { path, real, rule: rule.to_string() })
+            }
+            // The name in the call was already checked in this mode, by a rule or by the user.
+            Verdict::Ask { rule: None } if path != requested.lexical => Err(FileError::ModeAsksForRealPath {
+                path: requested.display.clone(),
+                real: escape_controls(path),
+            }),
+            Verdict::Ask { .. } | Verdict::Allow => Ok(()),
+        }
+    }
+
+    fn folder_error(&self, requested: &RequestedPath) -> FileError {
+        let folders: Vec<&str> = self.paths.iter().map(String::as_str).collect();
+        let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
+        FileError::FolderNotAllowed { path: requested.display.clone(), folders }
+    }
+
+    /// Whether a path is in a permitted folder.
+    fn is_in_allowed_folder(&self, real: &str) -> bool {
+        let within = |folder: &str| match real.strip_prefix(folder) {
+            Some(rest) => folder.is_empty() || rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        };
+        self.paths.iter().any(|folder| within(folder))
+    }
+
+    /// Whether a folder is a parent of a permitted one.
+    fn leads_to_allowed_folder(&self, real: &str) -> bool {
+        let below = |folder: &str| folder.strip_prefix(real).is_some_and(|rest| rest.starts_with('/'));
+        self.paths.iter().any(|folder| real.is_empty() || below(folder))
+    }
+}
+
+/// Whether a failure to open means that the file was moved a moment ago.
+fn was_moved(cause: &std::io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(cause),
+        Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV | Errno::AGAIN)
+    )
+}
+
+/// Reads to the end, or returns `None` if there are more than `max_bytes`. The reported size is not trusted: a file
+/// may grow, and files in `/proc` report a size of zero.
+fn read_bounded(file: File, max_bytes: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut content = Vec::new();
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut content)?;
+    let fits = u64::try_from(content.len()).is_ok_and(|length| length <= max_bytes);
+    Ok(fits.then_some(content))
+}

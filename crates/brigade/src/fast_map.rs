@@ -1,9 +1,0 @@
-//! Hash maps for keys that outsiders cannot choose: locally generated ids, and hashes. They are queried several
-//! times per event and need no protection against collision attacks.
-
-use std::collections::{HashMap, HashSet};
-
-use foldhash::fast::RandomState;
-
-pub(crate) type FastMap<K, V> = HashMap<K, V, RandomState>;
-pub(crate) type FastSet<K> = HashSet<K, RandomState>;
