@@ -25,13 +25,13 @@ impl Core {
         let key = match &agent.key_of {
             None => None,
             Some(id) => {
-                let definition = self.settings.agents.definition(id).map_err(|error| error.to_string())?;
+                let key = self.settings.agents.api_key(id).map_err(|error| error.to_string())?;
                 let gone = || {
                     format!(
                         "cannot run the agent '{id}': its file no longer contains `api_key`. Add it again."
                     )
                 };
-                Some(definition.api_key.ok_or_else(gone)?)
+                Some(key.ok_or_else(gone)?)
             }
         };
         let own = EndpointOverride { base_url: agent.api_base.clone(), key };
