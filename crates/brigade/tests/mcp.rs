@@ -1,15 +1,11 @@
 //! Tests of MCP tools, against well-behaved and misbehaving servers. The guards and the servers are this test
 //! binary.
 
-// The attribute tells clippy that helpers in here are tests too.
-#[cfg(test)]
-mod mcp {
-    mod authority;
-    mod fixture;
-    mod hostile;
-    mod http;
-    mod oauth;
-    mod sharing;
-    mod support;
-    mod tools;
-}
+mod authority;
+mod fixture;
+mod hostile;
+mod http;
+mod oauth;
+mod sharing;
+mod support;
+mod tools;

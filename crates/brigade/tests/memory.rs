@@ -1,52 +1,48 @@
 //! Memory: persistence across restarts, concurrent processes, arbitrary queries and damaged files.
 
-// The attribute tells clippy that helpers in here are tests too.
-#[cfg(test)]
-mod memory {
-    mod damage;
-    mod entries;
-    mod tools;
+mod damage;
+mod entries;
+mod tools;
 
-    use std::path::PathBuf;
+use std::path::PathBuf;
 
-    use brigade::tool::memory::{Memory, NewEntry, PutResult};
-    use brigade_core::{CallId, SessionId};
+use brigade::tool::memory::{Memory, NewEntry, PutResult};
+use brigade_core::{CallId, SessionId};
 
-    pub(crate) struct MemoryDir(tempfile::TempDir);
+pub(crate) struct MemoryDir(tempfile::TempDir);
 
-    impl MemoryDir {
-        pub(crate) fn new() -> MemoryDir {
-            MemoryDir(tempfile::tempdir().unwrap())
-        }
-
-        pub(crate) fn file(&self) -> PathBuf {
-            self.0.path().join("deep/memory.db")
-        }
-
-        pub(crate) fn memory(&self) -> Memory {
-            Memory::open(&self.file()).unwrap()
-        }
+impl MemoryDir {
+    pub(crate) fn new() -> MemoryDir {
+        MemoryDir(tempfile::tempdir().unwrap())
     }
 
-    pub(crate) fn session() -> SessionId {
-        SessionId::root(7)
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.path().join("deep/memory.db")
     }
 
-    pub(crate) fn call(turn: u32) -> CallId {
-        CallId { turn, index: 0 }
+    pub(crate) fn memory(&self) -> Memory {
+        Memory::open(&self.file()).unwrap()
     }
+}
 
-    pub(crate) fn note(key: &str, text: &str) -> NewEntry {
-        NewEntry { key: Some(key.to_owned()), text: text.to_owned(), tags: Vec::new() }
-    }
+pub(crate) fn session() -> SessionId {
+    SessionId::root(7)
+}
 
-    /// Stores an entry with a call id of its own.
-    pub(crate) fn put(memory: &Memory, turn: u32, key: &str, text: &str) -> PutResult {
-        memory.put(note(key, text), &session(), call(turn)).unwrap()
-    }
+pub(crate) fn call(turn: u32) -> CallId {
+    CallId { turn, index: 0 }
+}
 
-    /// Returns the keys that a search finds, in order.
-    pub(crate) fn keys(memory: &Memory, query: &str) -> Vec<String> {
-        memory.search(query, 20).unwrap().into_iter().map(|entry| entry.key).collect()
-    }
+pub(crate) fn note(key: &str, text: &str) -> NewEntry {
+    NewEntry { key: Some(key.to_owned()), text: text.to_owned(), tags: Vec::new() }
+}
+
+/// Stores an entry with a call id of its own.
+pub(crate) fn put(memory: &Memory, turn: u32, key: &str, text: &str) -> PutResult {
+    memory.put(note(key, text), &session(), call(turn)).unwrap()
+}
+
+/// Returns the keys that a search finds, in order.
+pub(crate) fn keys(memory: &Memory, query: &str) -> Vec<String> {
+    memory.search(query, 20).unwrap().into_iter().map(|entry| entry.key).collect()
 }

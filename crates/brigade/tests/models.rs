@@ -1,27 +1,23 @@
 //! Tests of the model adapters, against well-behaved and misbehaving local servers.
 
-// The attribute tells clippy that helpers in here are tests too.
-#[cfg(test)]
-mod models {
-    mod anthropic;
-    mod concurrent_server;
-    mod cut_runs;
-    mod cuts;
-    mod failures;
-    mod gemini;
-    mod hung;
-    mod limits;
-    mod model_info;
-    mod observer;
-    mod openai;
-    mod pool;
-    mod prompt_cache;
-    mod recorded;
-    mod responses;
-    mod server;
-    mod storm;
-    mod streams;
-    mod tree;
-    mod usage;
-    mod usage_law;
-}
+mod anthropic;
+mod concurrent_server;
+mod cut_runs;
+mod cuts;
+mod failures;
+mod gemini;
+mod hung;
+mod limits;
+mod model_info;
+mod observer;
+mod openai;
+mod pool;
+mod prompt_cache;
+mod recorded;
+mod responses;
+mod server;
+mod storm;
+mod streams;
+mod tree;
+mod usage;
+mod usage_law;

@@ -1,27 +1,15 @@
 //! Random trees over all delegation styles, with crashes, cancellations, external messages and background
 //! children.
 //!
-//! Everything follows from a seed: `TREES_SEED=N cargo test --test random_trees` runs the one tree with that
+//! Everything follows from a seed: `TREES_SEED=N cargo test --test it random_trees` runs the one tree with that
 //! seed, and a failure names it. `TREES=N` sets the number of trees.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "a test says so by falling over, and is told by the environment what to run"
-)]
-
-#[path = "run/support.rs"]
-#[expect(dead_code, reason = "the stage of the scripted runs is not needed here")]
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::run::support::{CrashStore, check_import, check_laws};
 use brigade::core::delegation_styles::delegate::SwarmRole;
 use brigade::core::delegation_styles::spawn::SpawnConfig;
 use brigade::core::delegation_styles::subagent::SubagentConfig;
@@ -39,7 +27,6 @@ use brigade::{
     AgentCatalog, Models, ResumeOptions, Run, RunError, RunResult, Runtime, Settings, Store, Task, Workspace,
 };
 use futures::stream::{self, BoxStream, StreamExt};
-use support::{CrashStore, check_import, check_laws};
 
 /// Number of trees in a default test run.
 const TREES: u64 = 1_000;

@@ -1,14 +1,10 @@
 //! Built-in tools, called through the same interface as the driver uses.
 
-// The attribute tells clippy that helpers in here are tests too.
-#[cfg(test)]
-mod tools {
-    mod editing;
-    mod paths;
-    mod policy;
-    mod reading;
-    mod schemas;
-    mod searching;
-    mod shell;
-    mod support;
-}
+mod editing;
+mod paths;
+mod policy;
+mod reading;
+mod schemas;
+mod searching;
+mod shell;
+mod support;

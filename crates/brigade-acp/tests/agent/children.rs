@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::TestEnv;
+use crate::agent::support::TestEnv;
 
 const TEAM: &str = r#"
 [[reply]]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::TestEnv;
+use crate::agent::support::TestEnv;
 
 #[tokio::test]
 async fn invalid_input_gets_an_error_code_and_the_connection_continues() {

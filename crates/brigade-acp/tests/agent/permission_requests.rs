@@ -6,7 +6,7 @@ use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
 use serde_json::json;
 
-use crate::support::TestEnv;
+use crate::agent::support::TestEnv;
 
 /// The lead delegates, its child delegates too, and the grandchild writes.
 const DEEP: &str = r#"

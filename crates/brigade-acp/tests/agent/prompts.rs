@@ -3,7 +3,7 @@
 use brigade_core::permission::Mode;
 use serde_json::{Value, json};
 
-use crate::support::TestEnv;
+use crate::agent::support::TestEnv;
 
 const TWO_STEPS: &str = r#"
 [[reply]]

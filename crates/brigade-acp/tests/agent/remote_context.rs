@@ -5,7 +5,7 @@ use brigade_core::permission::Mode;
 use brigade_core::{Event, Limit};
 use serde_json::json;
 
-use crate::support::TestEnv;
+use crate::agent::support::TestEnv;
 
 fn meta_at_depth(depth: u32) -> serde_json::Value {
     json!({"brigade/hop": {"lineage": ["abc"], "depth": depth, "tokens": 100_000}})

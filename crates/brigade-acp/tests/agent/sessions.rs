@@ -3,7 +3,7 @@
 use brigade_core::permission::Mode;
 use serde_json::json;
 
-use crate::support::TestEnv;
+use crate::agent::support::TestEnv;
 
 const TALK: &str = r#"
 [[reply]]

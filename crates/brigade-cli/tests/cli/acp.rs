@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, Home};
 
 #[path = "../../../brigade-acp/tests/client/fixture.rs"]
 mod fixture;
 
-const AGENT_ENTRY: &str = "acp::agent_entry";
+const AGENT_ENTRY: &str = "cli::acp::agent_entry";
 
 #[test]
 #[ignore = "the entry point of an agent, not a test"]

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::console::Console;
-use crate::support::Home;
+use crate::cli::console::Console;
+use crate::cli::support::Home;
 
 struct Editor {
     child: Child,
@@ -248,7 +248,7 @@ fn unread_output_of_a_gone_editor_does_not_block_exit() {
 fn passthrough_session_loads_and_refuses_prompts() {
     let home = Home::new();
     let model = home.script("[[reply]]\ntext = 'Four.'\n");
-    let session = crate::mcp_server::delegated_session(&home, &model);
+    let session = crate::cli::mcp_server::delegated_session(&home, &model);
     let mut editor = Editor::open(&home, &["--model", &model]);
     let load = json!({"sessionId": session, "cwd": home.work(), "mcpServers": []});
     editor.call("session/load", load).unwrap();
@@ -283,8 +283,7 @@ fn mcp_servers_of_the_editor_provide_tools() {
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
          [[reply]]\ntext = '{results}'\n",
     );
-    let script =
-        "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact mcp::server_entry --test-threads=1 --nocapture";
+    let script = "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact cli::mcp::server_entry --test-threads=1 --nocapture";
     let binary = std::env::current_exe().unwrap();
     let notes = home.work().join("notes");
     let server = json!({

@@ -1,7 +1,7 @@
 //! `brigade agents`: list, show, lint, new.
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home, text};
 
 /// Writes a file below the folder of the test.
 fn put(home: &Home, name: &str, content: &str) {

@@ -1,7 +1,7 @@
 //! Approval requests, listed and answered without a terminal.
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, Home};
 
 const WAIT: [&str; 4] = ["--set", "permissions.questions=wait", "--mode", "ask"];
 

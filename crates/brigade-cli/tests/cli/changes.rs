@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Home;
+use crate::cli::support::Home;
 
 /// The lead writes a file and fails to edit it; a child edits another file twice.
 const EDITS: &str = r##"

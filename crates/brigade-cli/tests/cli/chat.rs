@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home, text};
 
 const ECHO: &str = "[[reply]]\nturn = 1\ntext = 'first: {heard}'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
 

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home, text};
 
 const COMMANDS: [&str; 6] = ["run", "resume", "sessions", "models", "completions", "man"];
 

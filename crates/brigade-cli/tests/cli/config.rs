@@ -1,7 +1,7 @@
 //! Origins of configuration values, and errors in them.
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 

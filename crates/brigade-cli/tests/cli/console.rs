@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::redaction::redacted;
-use crate::support::{CommandResult, Home};
+use crate::cli::redaction::redacted;
+use crate::cli::support::{CommandResult, Home};
 
 /// Commands and results with placeholders: folders of the test are `HOME`, `WORK` and `TEMP`, token counts are `N`.
 pub(crate) struct Console {

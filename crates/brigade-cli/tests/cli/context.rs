@@ -1,7 +1,7 @@
 //! Context of agents in addition to the task: memory, skills and project instructions.
 
-use crate::console::Console;
-use crate::support::Home;
+use crate::cli::console::Console;
+use crate::cli::support::Home;
 
 const REMEMBER: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'memory_put'\n\
                         arguments = { key = 'port', text = 'It listens on 8080.' }\n[[reply]]\ntext = '{result:0}'";

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, CommandResult, Home, text};
 
 /// Script of a child that sends a message and then hangs.
 const HANGING: &str = r#"

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{CommandResult, Home, text};
+use crate::cli::support::{CommandResult, Home, text};
 
 /// Runs the demo with the folder of the test for its temporary files.
 fn demo(home: &Home, arguments: &[&str]) -> CommandResult {

@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use crate::redaction::redacted;
-use crate::support::{CommandResult, Home, text};
-use crate::{acp, mcp, models};
+use crate::cli::redaction::redacted;
+use crate::cli::support::{CommandResult, Home, text};
+use crate::cli::{acp, mcp, models};
 
 /// Checks that the diagnostics contain these parts, in this order.
 #[track_caller]

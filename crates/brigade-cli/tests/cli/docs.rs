@@ -5,8 +5,8 @@ mod guide;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::redaction::redacted;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::redaction::redacted;
+use crate::cli::support::{CommandResult, Home, text};
 
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()

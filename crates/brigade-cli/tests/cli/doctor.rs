@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 
 use serde_json::Value;
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 

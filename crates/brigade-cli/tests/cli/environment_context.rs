@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home, text};
 
 const ENV: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'env' }\n\
                    [[reply]]\ntext = '{result:0}'";

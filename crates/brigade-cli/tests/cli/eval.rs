@@ -7,7 +7,7 @@ use std::process::Child;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{CommandResult, Home, text};
+use crate::cli::support::{CommandResult, Home, text};
 
 const SOLUTIONS: &str = include_str!("eval/solutions.toml");
 const IDLE: &str = "[[reply]]\ntext = 'I did nothing.'";

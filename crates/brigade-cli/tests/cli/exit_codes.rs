@@ -1,7 +1,7 @@
 //! Exit codes of all ways in which a command can end.
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 const ENDLESS: &str = "[[reply]]\npurpose = 'grace'\ntext = 'this far'\n\

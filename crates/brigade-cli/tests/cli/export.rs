@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, Home, text};
-use crate::transcript;
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, Home, text};
+use crate::cli::transcript;
 
 fn names(home: &Home) -> Vec<String> {
     let entries = std::fs::read_dir(home.work()).unwrap();

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::console::Console;
-use crate::support::Home;
+use crate::cli::console::Console;
+use crate::cli::support::Home;
 
 const ALL_STYLES: &[&str] = &["--faces", "delegate,subagent,dispatch,spawn"];
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use brigade_core::Event;
 use serde_json::Value;
 
-use crate::support::{CommandResult, Home, text};
+use crate::cli::support::{CommandResult, Home, text};
 use kept::lost;
 
 #[path = "../../../brigade-core/tests/laws/golden/kept.rs"]

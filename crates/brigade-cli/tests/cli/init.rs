@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home, text};
 
 /// Server with these models, and its address.
 fn server(models: &str) -> String {

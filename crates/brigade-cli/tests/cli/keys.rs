@@ -3,7 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
-use crate::support::{CommandResult, Home};
+use crate::cli::support::{CommandResult, Home};
 
 const NOBODY_UID: u32 = 65_534;
 const KEY: &str = "sk-canary-of-the-runner";

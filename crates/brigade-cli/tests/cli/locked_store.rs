@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::console::Console;
-use crate::support::Home;
+use crate::cli::console::Console;
+use crate::cli::support::Home;
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 

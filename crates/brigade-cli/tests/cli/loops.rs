@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::cli::support::Home;
 
 const MAX_DEPTH: u32 = 5;
 

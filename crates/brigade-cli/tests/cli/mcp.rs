@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, Home};
 
 #[path = "../../../brigade/tests/mcp/authority.rs"]
 mod authority;
@@ -15,7 +15,7 @@ mod fixture;
 
 use authority::{Behaviour, OAuthServer};
 
-const SERVER_ENTRY: &str = "mcp::server_entry";
+const SERVER_ENTRY: &str = "cli::mcp::server_entry";
 
 #[test]
 #[ignore = "the entry point of a server, not a test"]

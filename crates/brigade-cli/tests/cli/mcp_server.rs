@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home, text};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 pub(crate) const KEY: &str = "sk-planted-fedcba9876543210";
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\

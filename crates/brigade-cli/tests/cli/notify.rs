@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, CommandResult, Home, text};
 
 const SAYS: &str = "[[reply]]\ntext = \"All is well.\\nMore.\"";
 

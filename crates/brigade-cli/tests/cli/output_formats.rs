@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::cli::support::Home;
 
 const TEAM: &str = r#"
 [price]

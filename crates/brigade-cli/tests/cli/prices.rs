@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 const KEY: &str = "sk-planted-fedcba9876543210";
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\

@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.der");
 const KEY: &[u8] = include_bytes!("tls/server-key.der");

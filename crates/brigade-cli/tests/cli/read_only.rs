@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{CommandResult, Home};
+use crate::cli::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 

@@ -2,8 +2,8 @@
 
 use rustix::process::Signal;
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, CommandResult, Home};
 
 /// Script that hangs in its first model call, and replies to every other one.
 const HANGS_ONCE: &str =

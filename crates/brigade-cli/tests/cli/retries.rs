@@ -1,6 +1,6 @@
 //! Failed attempts of a model call.
 
-use crate::support::Home;
+use crate::cli::support::Home;
 
 const UNREACHABLE_MODEL: [&str; 6] = [
     "--set",

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-use crate::support::Home;
+use crate::cli::support::Home;
 
 /// Bytes that a process has read so far, from files and from its input.
 fn bytes_read(process: u32) -> u64 {

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::docs::{page, repository};
-use crate::support::Home;
+use crate::cli::docs::{page, repository};
+use crate::cli::support::Home;
 
 struct SchemaAndSettings {
     home: Home,

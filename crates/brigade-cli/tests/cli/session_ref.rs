@@ -1,7 +1,7 @@
 //! Sessions by a prefix of their id, and the last one.
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, Home};
 
 const SAYS: &str = "[[reply]]\ntext = 'heard: {heard}'";
 

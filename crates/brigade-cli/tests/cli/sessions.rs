@@ -1,7 +1,7 @@
 //! Listing, showing, exporting and importing sessions.
 
-use crate::console::Console;
-use crate::support::{BackgroundRun, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{BackgroundRun, Home, text};
 
 const ONE: &str = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                    arguments = { role = 'Helper', task = 'help' }\n\

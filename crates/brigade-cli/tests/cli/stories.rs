@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::support::{CommandResult, Home};
+use crate::cli::support::{CommandResult, Home};
 
 const PRESETS: &str = r#"
 [swarm.roles.researcher]

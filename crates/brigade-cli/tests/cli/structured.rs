@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 const SCHEMA: &str =
     r#"{ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] }"#;

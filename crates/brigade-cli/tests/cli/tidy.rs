@@ -5,7 +5,7 @@ use std::process::Command;
 
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
-use crate::docs::repository;
+use crate::cli::docs::repository;
 
 const MAX_SENTENCE_WORDS: usize = 40;
 

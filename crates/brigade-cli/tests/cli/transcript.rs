@@ -1,7 +1,7 @@
 //! Transcripts, trees and documents for users.
 
-use crate::redaction::redacted;
-use crate::support::Home;
+use crate::cli::redaction::redacted;
+use crate::cli::support::Home;
 
 /// Tree with most kinds of events.
 pub(crate) const STORY: &str = r##"

@@ -3,8 +3,8 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home, text};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home, text};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 const DEPTH: &str = "[swarm]\nmax_depth = 7\n";

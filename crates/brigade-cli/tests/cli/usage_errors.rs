@@ -1,7 +1,7 @@
 //! Mistakes of new users: every error names the object, the cause and the fix.
 
-use crate::console::Console;
-use crate::support::{CommandResult, Home};
+use crate::cli::console::Console;
+use crate::cli::support::{CommandResult, Home};
 
 #[track_caller]
 fn add_refused(console: &mut Console, home: &Home, arguments: &[&str], code: i32) {

@@ -1,7 +1,7 @@
 //! `brigade chat` at a terminal.
 
-use crate::home::{Home, text};
-use crate::support::Window;
+use crate::cli::support::{Home, text};
+use crate::screen::support::Window;
 
 pub(crate) const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// Reply that never arrives.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use crate::chat::{CTRL_C, ECHO, HANGING_REPLY, chat, quit, wait_for_idle};
-use crate::home::{Home, text};
-use crate::support::Window;
+use crate::cli::support::{Home, text};
+use crate::screen::chat::{CTRL_C, ECHO, HANGING_REPLY, chat, quit, wait_for_idle};
+use crate::screen::support::Window;
 
 const ESC: &str = "\u{1b}";
 const SHIFT_TAB: &str = "\u{1b}[Z";

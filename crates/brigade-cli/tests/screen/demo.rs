@@ -2,8 +2,8 @@
 
 use insta::assert_snapshot;
 
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::support::Window;
 
 /// The screen with its numbers as signs: process ids differ in width, tokens and costs follow from the prompts.
 fn without_numbers(screen: &str) -> String {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use avt::{Cell, Color};
 
-use crate::home::text;
-use crate::support::time_and_id_placeholders;
+use crate::cli::support::text;
+use crate::screen::support::time_and_id_placeholders;
 
 /// Cells of a screen by row.
 pub(crate) type Screen = Vec<Vec<Cell>>;

@@ -2,9 +2,9 @@
 
 use insta::assert_snapshot;
 
-use crate::chat;
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::chat;
+use crate::screen::support::Window;
 
 const SIZES: [(&str, u16); 2] = [("wide", 100), ("narrow", 60)];
 

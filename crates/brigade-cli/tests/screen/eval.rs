@@ -1,7 +1,7 @@
 //! The eval at a terminal.
 
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::support::Window;
 
 /// The lead calls a command that no rule allows, and reports the refusal.
 const ASKS: &str = r#"

@@ -2,8 +2,8 @@
 
 use insta::assert_snapshot;
 
-use crate::home::{Home, text};
-use crate::support::Window;
+use crate::cli::support::{Home, text};
+use crate::screen::support::Window;
 
 /// Environment without the local servers of the machine that runs the tests.
 const NO_SERVERS: [(&str, &str); 4] = [

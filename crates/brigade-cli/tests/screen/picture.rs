@@ -1,8 +1,8 @@
 //! Picture of the live tree in the guide.
 
-use crate::drawing::{assert_drawn, still};
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::drawing::{assert_drawn, still};
+use crate::screen::support::Window;
 
 const SIZE: (u16, u16) = (100, 24);
 const TASK: &str = "Fix the tests and write a changelog.";

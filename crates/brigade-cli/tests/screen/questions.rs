@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::support::Window;
 
 /// The deepest of four agents requests approval while two others work.
 const DEEP: &str = r#"

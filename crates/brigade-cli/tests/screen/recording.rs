@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use crate::drawing::{Frame, assert_drawn, recording};
-use crate::home::{Home, text};
-use crate::support::Window;
+use crate::cli::support::{Home, text};
+use crate::screen::drawing::{Frame, assert_drawn, recording};
+use crate::screen::support::Window;
 
 const SIZE: (u16, u16) = (100, 26);
 const SECOND_SIZE: (u16, u16) = (36, 2);

@@ -2,8 +2,8 @@
 
 use insta::assert_snapshot;
 
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::support::Window;
 
 /// Screen in which `#` replaces the random pause.
 fn without_pause(screen: &str) -> String {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pty_process::Size;
 use pty_process::blocking::{Command, Pty};
 
-use crate::home::Home;
+use crate::cli::support::Home;
 
 /// Timeout of every wait. Far more than needed, even on a busy machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);

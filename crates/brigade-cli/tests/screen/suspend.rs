@@ -1,7 +1,7 @@
 //! Ctrl-Z in a shell with job control.
 
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::support::Window;
 
 const CTRL_Z: &str = "\u{1a}";
 const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use insta::assert_snapshot;
 
-use crate::home::Home;
-use crate::support::Window;
+use crate::cli::support::Home;
+use crate::screen::support::Window;
 
 /// Lead with four sub-agents: one reads, one has failed, one has delegated, and one is done.
 const SMALL: &str = r#"

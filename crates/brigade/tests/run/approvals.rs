@@ -13,8 +13,8 @@ use brigade::{
     ApprovalPolicy, ResumeOptions, RunError, RunEvent, RunEvents, RunResult, Runtime, Settings, Task,
 };
 
-use crate::crash::{resume, run_until_crash};
-use crate::support::{Harness, TEST_TIMEOUT, check_laws, end};
+use crate::run::crash::{resume, run_until_crash};
+use crate::run::support::{Harness, TEST_TIMEOUT, check_laws, end};
 
 /// The deepest of four agents requests approval. Its sibling and its parent's sibling have work to do meanwhile.
 const DEEP: &str = r#"

@@ -6,7 +6,7 @@ use brigade::core::delegation::LimitKind;
 use brigade::core::{Budget, Event, Limit, Resources, Status};
 use brigade::{ResumeOptions, Task};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 fn tokens(tokens: u64) -> Budget {
     Budget { tokens: Limit::AtMost(tokens), usd: Limit::Unlimited, agents: Limit::AtMost(100) }

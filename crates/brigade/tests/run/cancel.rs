@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use brigade::core::{Event, Status};
 use brigade::{ResumeOptions, RunEvent};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 const SCENE: &str = r#"
 [[reply]]

@@ -3,7 +3,7 @@
 use brigade::core::{Event, Purpose, SessionId, Status};
 use brigade::{ResumeOptions, RunError, Task};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 const TALK: &str = r#"
 [[reply]]

@@ -2,7 +2,7 @@
 
 use brigade::core::{Event, Record, Status};
 
-use crate::support::{Harness, check_laws};
+use crate::run::support::{Harness, check_laws};
 
 const FAN: &str = r#"
 [[reply]]

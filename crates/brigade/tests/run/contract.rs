@@ -21,7 +21,7 @@ use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 
-use crate::support::{check_laws, end};
+use crate::run::support::{check_laws, end};
 
 fn script(replies: &[Value]) -> String {
     json!({ "reply": replies }).to_string()

@@ -7,7 +7,7 @@ use brigade::core::{Event, SessionId, Status};
 use brigade::store::Owner;
 use brigade::{ResumeOptions, RunResult};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 /// Three levels, parallel children, a tool of each effect that runs in process, a transient fault and a message.
 const DEEP: &str = r#"

@@ -7,7 +7,7 @@ use brigade::core::{DelegationStyle, Event, Status};
 use brigade::lifecycle::{Lifecycle, Observer};
 use brigade::{Settings, Task};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 const ONE_CHILD: &str = r#"
 [[reply]]

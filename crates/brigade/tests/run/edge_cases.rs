@@ -7,7 +7,7 @@ use brigade::core::{Event, Status};
 use brigade::store::Owner;
 use brigade::{ResumeOptions, RunError, StoreError, Task};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 const TWO_EDITS: &str = r#"
 [[reply]]

@@ -12,7 +12,7 @@ use brigade::store::memory::MemoryStore;
 use brigade::{ModeOrigin, Models, ResumeOptions, Runtime, Settings, Task, Workspace};
 use futures::stream::BoxStream;
 
-use crate::support::{CrashStore, dead_owner, end};
+use crate::run::support::{CrashStore, dead_owner, end};
 
 const DELEGATE: &str = "
 [[reply]]

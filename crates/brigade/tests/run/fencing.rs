@@ -6,7 +6,7 @@ use brigade::core::Status;
 use brigade::store::Owner;
 use brigade::{ResumeOptions, RunError, StoreError};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 const SLOW: &str = r#"
 [[reply]]

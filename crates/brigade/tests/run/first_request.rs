@@ -12,7 +12,7 @@ use brigade::{Models, Runtime, Settings, Task, Workspace};
 use brigade_sandbox::GuardCommand;
 use futures::stream::BoxStream;
 
-use crate::support::end;
+use crate::run::support::end;
 
 const DELEGATE: &str = "
 [[reply]]

@@ -9,7 +9,7 @@ use brigade::model::script::Script;
 use brigade::store::SqliteStore;
 use brigade::{Follow, Models, ResumeOptions, RunEvent, RunEvents, Runtime, Settings, Task, Workspace};
 
-use crate::support::{Harness, TEST_TIMEOUT, end};
+use crate::run::support::{Harness, TEST_TIMEOUT, end};
 
 const DELEGATES: &str = r#"
 [[reply]]

@@ -10,8 +10,8 @@ use brigade::core::{Agent, Authority, Budget, Cursor, Delegation, Event, Limit, 
 use brigade::store::{MemoryStore, SqliteStore, export, import};
 use brigade::{AgentCatalog, ApprovalPolicy, ModeOrigin, ResumeOptions, Settings, Store};
 
-use crate::crash::run_until_crash;
-use crate::support::{Harness, check_import, check_laws, end};
+use crate::run::crash::run_until_crash;
+use crate::run::support::{Harness, check_import, check_laws, end};
 
 /// A tool of each effect, at every level of the tree.
 const WORK: &str = r#"

@@ -10,7 +10,7 @@ use brigade::store::memory::MemoryStore;
 use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use futures::stream::BoxStream;
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 /// Ten turns of 2,000 bytes each, in a context window that holds four of them.
 const GROWING_SCRIPT: &str = r#"

@@ -16,7 +16,7 @@ use brigade::store::memory::MemoryStore;
 use brigade::{Models, ResumeOptions, RunError, Runtime, Settings, Task, Workspace};
 use futures::stream::{self, BoxStream, StreamExt};
 
-use crate::support::{CrashStore, check_laws, end};
+use crate::run::support::{CrashStore, check_laws, end};
 
 /// Number of trees in a test run.
 const TREES: u64 = 60;

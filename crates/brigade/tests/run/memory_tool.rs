@@ -4,8 +4,8 @@ use brigade::core::permission::Mode;
 use brigade::core::{CallId, SessionId};
 use brigade::tool::memory::{Memory, NewEntry};
 
-use crate::crash::run_until_crash;
-use crate::support::Harness;
+use crate::run::crash::run_until_crash;
+use crate::run::support::Harness;
 
 const REMEMBER: &str = "
 [[reply]]

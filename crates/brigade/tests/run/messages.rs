@@ -9,7 +9,7 @@ use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::{Models, ResumeOptions, Runtime, Settings, Task, Workspace};
 use futures::stream::BoxStream;
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 #[tokio::test]
 async fn message_after_the_end_starts_a_next_round() {

@@ -16,7 +16,7 @@ use brigade::{
     Tool, ToolContext,
 };
 
-use crate::support::{Harness, TEST_TIMEOUT, check_laws, end};
+use crate::run::support::{Harness, TEST_TIMEOUT, check_laws, end};
 
 const ANSWERS: &str = "[[reply]]\ntext = 'done'\n";
 const HANGS: &str = "[[reply]]\nfault = 'hang'\n";

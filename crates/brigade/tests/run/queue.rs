@@ -11,7 +11,7 @@ use brigade::{Models, ResumeOptions, Runtime, Settings, Task, Workspace};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use crate::support::{CrashStore, dead_owner, end};
+use crate::run::support::{CrashStore, dead_owner, end};
 
 const SCRIPT: &str = r#"
 [[reply]]

@@ -12,8 +12,8 @@ use brigade::tool::{AnyTool, EditPlan, Files, ToolContext};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use crate::crash::{resume, run_until_crash};
-use crate::support::{Harness, check_laws};
+use crate::run::crash::{resume, run_until_crash};
+use crate::run::support::{Harness, check_laws};
 
 /// Two calls at once, then the end.
 const TWO_CALLS: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'far'\narguments = {}\n\

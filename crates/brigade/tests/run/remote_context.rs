@@ -6,7 +6,7 @@ use brigade::core::permission::Mode;
 use brigade::core::{Event, Limit, RemoteContext, Status};
 use brigade::{RunError, Task};
 
-use crate::support::{Harness, check_laws};
+use crate::run::support::{Harness, check_laws};
 
 const DELEGATES: &str = r#"
 [[reply]]

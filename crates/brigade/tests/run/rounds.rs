@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use brigade::core::{Event, SessionId, State, Status};
 use brigade::{ResumeOptions, Runtime, Store, Task};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 const ECHO: &str = "[[reply]]\ntext = 'you said: {heard}'";
 /// Every round has a child: the lead's turns alternate between delegating and answering.

@@ -7,7 +7,7 @@ use brigade::core::{Event, Status};
 use brigade::{ResumeOptions, RunError, RunEvent, Task};
 use futures::StreamExt;
 
-use crate::support::Harness;
+use crate::run::support::Harness;
 
 const HANGS: &str = "[[reply]]\nfault = 'hang'\n";
 const ANSWERS: &str = "[[reply]]\ntext = 'done'\n";

@@ -7,7 +7,7 @@ use brigade::core::event::Effect;
 use brigade::core::{Event, Status, ToolOutput};
 use brigade::{ResumeOptions, Settings, Tool, ToolContext};
 
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 fn content(harness: &Harness, path: &str) -> String {
     std::fs::read_to_string(harness.path().join(path)).unwrap()
@@ -317,7 +317,7 @@ async fn seen_files_survive_a_crash() {
     for appends in 0.. {
         let harness = Harness::new(&text);
         put(&harness, "a", "one\n");
-        let (ended, root) = crate::crash::run_until_crash(&harness, None, appends).await;
+        let (ended, root) = crate::run::crash::run_until_crash(&harness, None, appends).await;
         let Some(root) = root.filter(|_| appends > 0) else { continue };
         if ended.is_some() {
             assert!(appends > 3);
@@ -326,7 +326,7 @@ async fn seen_files_survive_a_crash() {
         if harness.log(&root).await.is_empty() {
             continue;
         }
-        let result = crate::crash::resume(&harness, &root).await;
+        let result = crate::run::crash::resume(&harness, &root).await;
         assert_eq!(result.outcome.status, Status::Done, "after {appends} appends");
         let failed = harness
             .events(&root)

@@ -6,7 +6,7 @@ use brigade::core::{Event, Hash, SessionId};
 use brigade::store::{MemoryStore, SqliteStore, export, import};
 use brigade::{ResumeOptions, Store, UndoResult, UndoneFile, Workspace, undo};
 
-use crate::support::{Harness, end};
+use crate::run::support::{Harness, end};
 
 /// Reads and edits `old.txt` twice, creates `new.txt`, and has a child that edits `child.txt`.
 const EDITS: &str = r#"

@@ -6,8 +6,8 @@ use std::time::Duration;
 use brigade::core::{Record, SessionId, Status};
 use brigade::{ResumeOptions, RunError, RunEvent, StoreError, Task};
 
-use crate::crash::harness;
-use crate::support::{Fault, Harness, check_laws, end};
+use crate::run::crash::harness;
+use crate::run::support::{Fault, Harness, check_laws, end};
 
 /// Number of trees with random faults.
 const TREES: u64 = 16;

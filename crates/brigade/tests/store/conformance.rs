@@ -14,8 +14,8 @@ mod sqlite {
     use brigade::store::SqliteStore;
 
     async fn new_store() -> (SqliteStore, tempfile::TempDir) {
-        let folder = crate::support::folder();
-        (crate::support::open(&folder), folder)
+        let folder = crate::store::support::folder();
+        (crate::store::support::open(&folder), folder)
     }
 
     brigade::store_laws!(new_store);

@@ -7,7 +7,7 @@ use brigade::store::{SqliteStore, Store, StoreError};
 use brigade_core::{Cursor, Record};
 use rusqlite::{Connection, params};
 
-use crate::support::*;
+use crate::store::support::*;
 
 /// Runs `statement` on the file of a store with `count` events and opens it again.
 async fn altered_store(count: u64, statement: &str) -> (tempfile::TempDir, SqliteStore) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use brigade::store::{Lease, SqliteStore, Store, export};
 use brigade_core::{CallId, DelegationStyle, Event, Outcome, SessionId, Spent, Status};
 
-use crate::support::*;
+use crate::store::support::*;
 
 const TREES: u128 = 4;
 

@@ -3,7 +3,7 @@
 use brigade::store::{ImportError, MemoryStore, Store, StoreError, export, import};
 use brigade_core::{Cursor, Hash, Record};
 
-use crate::support::*;
+use crate::store::support::*;
 
 async fn tree(store: &dyn Store) -> String {
     let top = root(1);

@@ -10,7 +10,7 @@ use brigade::Follow;
 use brigade::store::testing::follows;
 use brigade::store::{SqliteStore, Store};
 
-use crate::support::*;
+use crate::store::support::*;
 
 const PLACE: &str = "BRIGADE_TEST_STORE_PLACE";
 const DUTY: &str = "BRIGADE_TEST_STORE_DUTY";
@@ -18,7 +18,7 @@ const DUTY: &str = "BRIGADE_TEST_STORE_DUTY";
 #[expect(clippy::disallowed_methods, reason = "the test starts itself again as the other process")]
 fn start(place: &Path, duty: &str) -> Child {
     std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "processes::worker", "--nocapture", "--include-ignored"])
+        .args(["--exact", "store::processes::worker", "--nocapture", "--include-ignored"])
         .env(PLACE, place)
         .env(DUTY, duty)
         .stdout(Stdio::piped())

@@ -12,7 +12,7 @@ use brigade_core::{CallId, Cursor, Event, Hash, Resources};
 use futures::future::join_all;
 use rusqlite::Connection;
 
-use crate::support::*;
+use crate::store::support::*;
 
 #[tokio::test]
 async fn what_was_appended_is_there_after_reopening() {

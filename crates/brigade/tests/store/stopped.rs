@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use brigade::store::{BlockerState, SqliteStore, Store, StoreError};
 use rusqlite::Connection;
 
-use crate::support::*;
+use crate::store::support::*;
 
 const PLACE: &str = "BRIGADE_TEST_STOPPED_PLACE";
 const HOLDS: &str = "BRIGADE_TEST_STOPPED_HOLDS";
@@ -23,7 +23,7 @@ impl Stopped {
     #[expect(clippy::disallowed_methods, reason = "the test starts itself again as the other process")]
     fn start(place: &Path, holds: &str) -> Stopped {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "stopped::holder", "--nocapture"])
+            .args(["--exact", "store::stopped::holder", "--nocapture"])
             .env(PLACE, place)
             .env(HOLDS, holds)
             .stdout(Stdio::null())

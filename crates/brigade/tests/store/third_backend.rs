@@ -36,7 +36,7 @@ arguments = { role = "Helper", task = "help" }
 [[reply]]
 text = "done"
 "#;
-    let folder = crate::support::folder();
+    let folder = crate::store::support::folder();
     let models = || Models::default().with("script", Script::parse(script).unwrap());
     let settings = || Settings::new("script", Workspace::open(folder.path()).unwrap());
     let store = Arc::new(new_store().await.0);

@@ -3,7 +3,7 @@
 use brigade_outer_tests::{Aimock, FORMATS};
 use serde_json::{Value, json};
 
-use crate::{fixtures, messages, test_env, text};
+use crate::aimock::{fixtures, messages, test_env, text};
 
 const RUN: [&str; 3] = ["run", "--output-format", "json"];
 

@@ -3,7 +3,7 @@
 use brigade_outer_tests::{Aimock, CommandOutput, FORMATS, Format, TestEnv};
 use serde_json::{Value, json};
 
-use crate::test_env;
+use crate::aimock::test_env;
 
 /// Random rejections slow down the rate limiter more and more. Many short runs keep each of them fast.
 const CHILDREN: usize = 8;

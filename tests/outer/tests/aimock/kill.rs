@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use brigade_outer_tests::{Aimock, FORMATS, Format, RecordingServer, TestEnv};
 use serde_json::Value;
 
-use crate::fixtures;
+use crate::aimock::fixtures;
 
 /// Minimum number of runs that have to be killed.
 const MIN_KILLS: u32 = 24;

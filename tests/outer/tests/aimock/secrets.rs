@@ -7,7 +7,7 @@ use brigade_outer_tests::{
     TestEnv, files_below,
 };
 
-use crate::fixtures;
+use crate::aimock::fixtures;
 
 /// The key from the environment, and the key from an agent file.
 static KEYS: LazyLock<[SecretScanner; 2]> =

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{normalized, page, repository, run_shell};
-use crate::support::{Home, text};
+use crate::cli::support::{Home, text};
 
 /// All pages in a folder and below it.
 fn pages(folder: &str) -> Vec<PathBuf> {

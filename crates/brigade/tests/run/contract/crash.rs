@@ -9,8 +9,8 @@ use brigade::{AgentCatalog, RunResult, Settings};
 use serde_json::{Value, json};
 
 use super::{agent, calls, dispatch, enable_all_styles, helper, reports, says, script, spawn};
-use crate::crash::{resume, run_until_crash};
-use crate::support::{Harness, check_laws, end};
+use crate::run::crash::{resume, run_until_crash};
+use crate::run::support::{Harness, check_laws, end};
 
 struct Baseline {
     text: String,

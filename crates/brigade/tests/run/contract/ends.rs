@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     ContractHarness, agent, call_each_style, calls, enable_all_styles, helper, reports, says, script, spawn,
 };
-use crate::support::{Harness, check_laws, end};
+use crate::run::support::{Harness, check_laws, end};
 
 /// A child that streams text, calls a tool and then never replies again.
 fn hanging(call: (&str, Value)) -> ContractHarness {
@@ -311,7 +311,7 @@ async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
         let was_asked = asked(&harness.log(&root).await);
         let result = match ended {
             Ok(result) => result,
-            Err(_) => crate::crash::resume(&harness, &root).await,
+            Err(_) => crate::run::crash::resume(&harness, &root).await,
         };
         let log = harness.log(&root).await;
         check_laws(&log);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     ContractHarness, agent, call_each_style, calls, dispatch, helper, list, says, script, session_of, spawn,
 };
-use crate::support::{Harness, end};
+use crate::run::support::{Harness, end};
 
 #[tokio::test]
 async fn c57_dispatched_session_is_listed_and_resumes_as_its_agent() {

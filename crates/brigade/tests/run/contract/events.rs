@@ -8,7 +8,7 @@ use brigade::{AgentCatalog, SubagentCallbacks, SubagentInfo, Task};
 use serde_json::json;
 
 use super::{ContractHarness, agent, call_each_style, calls, helper, reports, says, spawn};
-use crate::support::end;
+use crate::run::support::end;
 
 fn id_of(event: &Lifecycle) -> &str {
     match event {

@@ -8,7 +8,7 @@ use brigade::{AgentCatalog, SubagentCallbacks, Task};
 use serde_json::{Value, json};
 
 use super::{ContractHarness, agent, calls, dispatch, helper, list, reports, says, session_of, spawn};
-use crate::support::end;
+use crate::run::support::end;
 
 #[tokio::test]
 async fn story_06_subagent_has_search_and_read_tools_only() {

@@ -1,7 +1,5 @@
 //! Whole trees on the scripted model: a script, the run, and checks of its log.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says so by falling over")]
-
 mod approvals;
 mod budget;
 mod cancel;
@@ -29,6 +27,6 @@ mod remote_context;
 mod rounds;
 mod run_handle;
 mod seen_files;
-mod support;
+pub(crate) mod support;
 mod undo;
 mod unreliable_store;

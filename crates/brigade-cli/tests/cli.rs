@@ -1,10 +1,4 @@
 //! The command as users run it: real processes, each test with its own home.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests start processes, and fail where something is not as it should be"
-)]
 
 mod acp;
 mod acp_agent;
@@ -49,7 +43,7 @@ mod session_ref;
 mod sessions;
 mod stories;
 mod structured;
-mod support;
+pub(crate) mod support;
 mod tidy;
 mod transcript;
 mod trust;

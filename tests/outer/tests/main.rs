@@ -1,0 +1,16 @@
+//! The built command with real processes, signals and terminals, and with servers and clients of other projects.
+
+mod acp_agent;
+mod acp_child;
+mod acp_schema;
+mod aimock;
+mod busy;
+mod conformance_client;
+mod conformance_server;
+mod kill;
+mod local_model;
+mod mcp;
+mod mcp_server;
+mod power;
+mod soak;
+mod wal;
