@@ -46,6 +46,7 @@ mod settings;
 pub mod skills;
 pub mod store;
 mod task;
+mod tls;
 pub mod tool;
 mod tree;
 mod undo;

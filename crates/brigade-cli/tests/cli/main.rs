@@ -51,6 +51,7 @@ mod stories;
 mod structured;
 mod support;
 mod tidy;
+mod tls;
 mod transcript;
 mod trust;
 mod usage_errors;

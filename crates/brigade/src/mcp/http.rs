@@ -24,6 +24,7 @@ use super::bounded_io::{MAX_MESSAGE_BYTES, MessageRate};
 use super::connect::sanitize;
 use crate::process::CloseReason;
 use crate::secret::Secret;
+use crate::tls;
 
 /// Timeout for connecting to a remote server.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -144,7 +145,7 @@ fn client(proxy: Option<reqwest::Proxy>) -> Result<reqwest::Client, String> {
             false => attempt.stop(),
         }
     });
-    let builder = reqwest::Client::builder().no_proxy().referer(false).redirect(policy);
+    let builder = tls::client_builder().no_proxy().referer(false).redirect(policy);
     let builder = match proxy {
         Some(proxy) => builder.proxy(proxy),
         None => builder,

@@ -31,6 +31,7 @@ use url::Url;
 use super::failure::root_cause;
 use super::proxy::{Proxy, Tunnel, TunnelError};
 use crate::task::{AbortOnDrop, spawn};
+use crate::tls;
 
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -287,8 +288,7 @@ fn connect_error(error: Box<dyn Error + Send + Sync>) -> ConnectionError {
 
 /// Adds TLS to a connector.
 fn with_tls<C>(connector: C) -> std::io::Result<HttpsConnector<C>> {
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let builder = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider)?;
+    let builder = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(tls::provider())?;
     Ok(builder.https_only().enable_http1().wrap_connector(connector))
 }
 
