@@ -115,7 +115,7 @@ async fn listen(connection: &Arc<ClientConnection>, reader: impl AsyncRead + Unp
         let incoming = match line {
             BoundedLine::TooLong => {
                 let message = format!("the message exceeds the limit of {MAX_LINE_BYTES} bytes");
-                Err(Box::new((agent_client_protocol::v1::schema::RequestId::Null, errors::request(message))))
+                Err(Box::new((agent_client_protocol_schema::v1::RequestId::Null, errors::request(message))))
             }
             BoundedLine::Unterminated(_) => return,
             BoundedLine::Complete(line) if line.iter().all(u8::is_ascii_whitespace) => continue,

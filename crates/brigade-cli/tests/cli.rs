@@ -45,6 +45,7 @@ mod stories;
 mod structured;
 pub(crate) mod support;
 mod tidy;
+mod tls;
 mod transcript;
 mod trust;
 mod usage_errors;

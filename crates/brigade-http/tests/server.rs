@@ -59,6 +59,8 @@ async fn hello(policy: Policy) -> HelloServer {
 
 /// Client with connections of its own.
 fn client() -> Client {
+    // Clients of `reqwest` panic without a crypto provider. Another test may have installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().timeout(TEST_TIMEOUT).build().unwrap()
 }
 

@@ -1,5 +1,7 @@
 //! HTTP proxies for requests to providers, MCP servers and search engines.
 
+pub mod tls;
+
 use brigade_base::Secret;
 use hyper::Uri;
 use hyper::header::HeaderValue;

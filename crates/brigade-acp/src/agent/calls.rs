@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade_core::{CallId, Hash, SessionId, ToolCall, ToolOutput, text};
 use serde_json::Value;
 

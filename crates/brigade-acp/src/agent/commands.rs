@@ -1,6 +1,6 @@
 //! Slash commands: prompts for the session itself, not for its model.
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::Runtime;
 use brigade_core::view::{Activity, Node, Tree};
 use brigade_core::{SessionId, Status};

@@ -1,6 +1,6 @@
 //! Session options that the user can choose: the mode and the model.
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade_core::permission::Mode;
 
 use super::errors;

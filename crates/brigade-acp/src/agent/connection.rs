@@ -5,8 +5,8 @@ mod open;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use acp::SessionUpdate;
-use agent_client_protocol::schema::ProtocolVersion;
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::ProtocolVersion;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::OpenSessions;
 use brigade::open_sessions::{OpenError, OpenLimits};
 use brigade_core::SessionId;

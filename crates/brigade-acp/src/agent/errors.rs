@@ -1,6 +1,6 @@
 //! JSON-RPC errors. The cause is in `message`, because that is the field that clients show.
 
-use agent_client_protocol::v1::schema::Error;
+use agent_client_protocol_schema::v1::Error;
 use brigade::{RunError, StoreError};
 use brigade_core::{SessionId, text};
 use serde_json::json;

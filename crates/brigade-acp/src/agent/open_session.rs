@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::open_sessions::{OpenError, PromptError, SessionOptions};
 use brigade::{RunError, StoreError};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade_core::approval::Choice;
 use brigade_core::event::Answer;
 use brigade_core::text;

@@ -1,6 +1,6 @@
 //! Conversion of prompt content to text.
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade_core::RemoteContext;
 use serde_json::Value;
 

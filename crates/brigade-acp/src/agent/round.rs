@@ -1,6 +1,6 @@
 //! One round of a session, from the prompt to its response.
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::open_sessions::PromptPermit;
 use brigade::{Run, RunError, RunEvent, RunResult, StoreError};
 use brigade_core::delegation::LimitKind;

@@ -1,6 +1,6 @@
 //! MCP servers that a client configures.
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::mcp::oauth::LoginSettings;
 use brigade::mcp::{
     DEFAULT_CALL_TIMEOUT, DEFAULT_START_TIMEOUT, HttpEndpoint, ServerConfig, Servers, StdioCommand, Transport,

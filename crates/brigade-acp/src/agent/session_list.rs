@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::store::RootSummary;
 use brigade::{Store, StoreError};
 use brigade_core::grant::Authority;

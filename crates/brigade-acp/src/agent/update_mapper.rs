@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
 use acp::{SessionNotification, SessionUpdate};
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::{RunEvent, Store, StoreError};
 use brigade_core::event::Speaker;
 use brigade_core::message::Stop;

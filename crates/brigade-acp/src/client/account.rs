@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_client_protocol::v1::schema::PromptResponse;
+use agent_client_protocol_schema::v1::PromptResponse;
 use brigade::external::ReportedUsage;
 use brigade_core::Usage;
 use brigade_core::usage_report::UsageReport;

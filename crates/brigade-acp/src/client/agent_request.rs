@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use agent_client_protocol::v1::schema::{
+use agent_client_protocol_schema::v1::{
     CreateTerminalRequest, PermissionOption, PermissionOptionKind, ReadTextFileRequest,
     RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome,
     ToolCallUpdate, ToolKind, WriteTextFileRequest,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use agent_client_protocol::v1::schema::{ToolCallStatus, ToolKind};
+use agent_client_protocol_schema::v1::{ToolCallStatus, ToolKind};
 use serde::{Deserialize, Serialize};
 
 /// An update.

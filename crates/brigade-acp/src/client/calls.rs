@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
-use agent_client_protocol::v1::schema::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind};
+use agent_client_protocol_schema::v1::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind};
 use brigade::core::text::truncate_bytes;
 use brigade_sandbox::shell_quoted;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Selection of an external agent's mode, so that the mode of the tree applies to it.
 
-use agent_client_protocol::v1::schema::{NewSessionResponse, SessionConfigOptionCategory};
+use agent_client_protocol_schema::v1::{NewSessionResponse, SessionConfigOptionCategory};
 use brigade_core::permission::Mode;
 use serde_json::Value;
 

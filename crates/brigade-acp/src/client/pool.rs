@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use agent_client_protocol::v1::schema::{
+use agent_client_protocol_schema::v1::{
     NewSessionRequest, NewSessionResponse, SessionConfigOptionCategory, SetSessionConfigOptionRequest,
     SetSessionModeRequest,
 };
@@ -388,7 +388,7 @@ impl AgentTarget {
             let known = if known.is_empty() { "none".to_owned() } else { sanitize(&known.join(", ")) };
             return Err(format!("unknown {what} '{value}'. The agent offers: {known}"));
         };
-        let value_id = agent_client_protocol::v1::schema::SessionConfigValueId::new(value.to_owned());
+        let value_id = agent_client_protocol_schema::v1::SessionConfigValueId::new(value.to_owned());
         let request = SetSessionConfigOptionRequest::new(session.id.clone(), option.id.clone(), value_id);
         set(session, what, value, "session/set_config_option", &request).await
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_client_protocol::v1::schema::{CancelNotification, CloseSessionRequest, MessageId, SessionUpdate};
+use agent_client_protocol_schema::v1::{CancelNotification, CloseSessionRequest, MessageId, SessionUpdate};
 use brigade::external::ReportedUsage;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};

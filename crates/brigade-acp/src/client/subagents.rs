@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use agent_client_protocol::schema::MaybeUndefined;
-use agent_client_protocol::v1::schema::{IdleStopReason, StateUpdate, SubagentUpdate};
+use agent_client_protocol_schema::MaybeUndefined;
+use agent_client_protocol_schema::v1::{IdleStopReason, StateUpdate, SubagentUpdate};
 
 use super::agent_update::AgentUpdate;
 use super::sanitize;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use agent_client_protocol::v1::schema::{TerminalExitStatus, TerminalOutputResponse};
+use agent_client_protocol_schema::v1::{TerminalExitStatus, TerminalOutputResponse};
 use brigade::process::CloseReason;
 use brigade::tool::ShellSettings;
 use brigade_sandbox::{Confinement, ExitReason, Job, single_quoted};

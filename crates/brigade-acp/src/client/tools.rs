@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use agent_client_protocol::v1::schema::{ReadTextFileResponse, ToolKind};
+use agent_client_protocol_schema::v1::{ReadTextFileResponse, ToolKind};
 use brigade::ToolContext;
 use brigade::external::ExternalTool;
 use brigade::process::guard_tag;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use agent_client_protocol::v1::schema::{
+use agent_client_protocol_schema::v1::{
     ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent,
 };
 use brigade::external::{INTERRUPTED, ReportedUsage};

@@ -1,7 +1,7 @@
 //! Handling of an agent's updates. Its messages become text, everything else is shown and stored in short
 //! form.
 
-use agent_client_protocol::v1::schema::{
+use agent_client_protocol_schema::v1::{
     ContentBlock, Cost, MessageId, SessionUpdate, ToolCallStatus, ToolCallUpdate,
 };
 use brigade::model::Chunk;

@@ -55,6 +55,8 @@ pub(crate) fn run(base: &str, work: Work, sent: RecordedRequests) {
 }
 
 fn client() -> Client {
+    // Clients of `reqwest` panic without a crypto provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder().no_proxy().tcp_nodelay(true).pool_max_idle_per_host(POOL_CONNECTIONS);
     client.tls_certs_only([]).build().unwrap()
 }

@@ -1,61 +1,14 @@
 //! Providers, MCP servers and search engines behind an HTTP proxy that opens real tunnels to a TLS server.
 //!
-//! The certificate in `tls` is for `models.example`, which no resolver knows, so the server can only be reached
-//! through the proxy. `SSL_CERT_FILE` makes its authority trusted.
+//! No resolver knows `models.example`, so the server can only be reached through the proxy.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
-
-const CERTIFICATE: &[u8] = include_bytes!("tls/server.der");
-const KEY: &[u8] = include_bytes!("tls/server-key.der");
-const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-
-/// Provider with TLS, and its address.
-fn provider() -> String {
-    let key = PrivatePkcs8KeyDer::from(KEY).into();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_no_client_auth().with_single_cert(vec![CertificateDer::from(CERTIFICATE)], key);
-    let config = Arc::new(config.unwrap());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let connection = ServerConnection::new(config.clone()).unwrap();
-            let mut tls = StreamOwned::new(connection, stream);
-            let mut request = Vec::new();
-            let mut piece = [0; 65536];
-            while !is_whole(&String::from_utf8_lossy(&request)) {
-                match tls.read(&mut piece) {
-                    Ok(length) if length > 0 => request.extend_from_slice(&piece[..length]),
-                    _ => break,
-                }
-            }
-            let length = HELLO.len();
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-            );
-            let _ = tls.write_all(format!("{head}{HELLO}").as_bytes()).and_then(|()| tls.flush());
-        }
-    });
-    address
-}
-
-fn is_whole(request: &str) -> bool {
-    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
-    let head = head.to_lowercase();
-    let (_, length) = head.split_once("content-length: ").unwrap();
-    body.len() >= length.lines().next().unwrap().trim().parse().unwrap()
-}
+use crate::cli::tls::{TlsServer, authority};
 
 /// Proxy that responds to tunnel requests with this status, opens a tunnel to the provider if it is 200, and reports
 /// the requests.
@@ -96,16 +49,15 @@ fn run(home: &Home, variables: &[(&str, &str)]) -> CommandResult {
 }
 
 fn run_with(home: &Home, set: &[&str], variables: &[(&str, &str)]) -> CommandResult {
-    let authority = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/tls/authority.pem");
     let mut command = home.command(&["run", "hi"]);
     command.args(set.iter().flat_map(|set| ["--set", set]));
-    command.env("SSL_CERT_FILE", authority).envs(variables.iter().copied());
+    command.env("SSL_CERT_FILE", authority()).envs(variables.iter().copied());
     CommandResult::run(&mut command)
 }
 
 #[test]
 fn requests_use_a_proxy_tunnel() {
-    let (address, asked) = proxy("200 Connection established", &provider());
+    let (address, asked) = proxy("200 Connection established", &TlsServer::provider().address);
     for (variable, url) in [
         ("HTTPS_PROXY", format!("http://{address}")),
         ("https_proxy", format!("http://{address}/")),
@@ -124,7 +76,7 @@ fn requests_use_a_proxy_tunnel() {
 
 #[test]
 fn proxy_password_is_sent_only_to_the_proxy() {
-    let (address, asked) = proxy("200 OK", &provider());
+    let (address, asked) = proxy("200 OK", &TlsServer::provider().address);
     let url = format!("http://me:sesame-1234@{address}");
     let home = home();
     let mut console = Console::new(&home);
@@ -173,7 +125,7 @@ fn proxy_refusing_a_tunnel_is_named() {
 
 #[test]
 fn no_proxy_hosts_and_loopback_are_reached_directly() {
-    let (address, asked) = proxy("200 OK", &provider());
+    let (address, asked) = proxy("200 OK", &TlsServer::provider().address);
     let proxy = format!("http://{address}");
     let home = home();
     for (variable, exempt) in [("NO_PROXY", "localhost,.example"), ("no_proxy", "models.example")] {
@@ -189,7 +141,7 @@ fn no_proxy_hosts_and_loopback_are_reached_directly() {
 
 #[test]
 fn wrong_host_certificate_is_refused_behind_a_proxy() {
-    let (address, _asked) = proxy("200 OK", &provider());
+    let (address, _asked) = proxy("200 OK", &TlsServer::provider().address);
     let home = home();
     let other = "providers.far.base_url=https://other.example/v1";
     let done = run_with(&home, &[other], &[("HTTPS_PROXY", &format!("http://{address}"))]);

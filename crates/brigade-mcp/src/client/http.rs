@@ -23,6 +23,7 @@ use super::HttpEndpoint;
 use super::bounded_io::{MAX_MESSAGE_BYTES, MessageRate};
 use super::connect::sanitize;
 use brigade_base::Secret;
+use brigade_proxies::tls;
 use brigade_base::process::CloseReason;
 
 /// Timeout for connecting to a remote server.
@@ -144,7 +145,7 @@ fn client(proxy: Option<reqwest::Proxy>) -> Result<reqwest::Client, String> {
             false => attempt.stop(),
         }
     });
-    let builder = reqwest::Client::builder().no_proxy().referer(false).redirect(policy);
+    let builder = tls::client_builder().no_proxy().referer(false).redirect(policy);
     let builder = match proxy {
         Some(proxy) => builder.proxy(proxy),
         None => builder,

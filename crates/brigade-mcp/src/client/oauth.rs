@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use super::connect::{self, sanitize};
 use super::{HttpEndpoint, http_errors};
 use brigade_base::Secret;
+use brigade_proxies::tls;
 use token_file::TokenFile;
 
 /// The client name that users see on the consent page.
@@ -180,7 +181,7 @@ async fn discover(endpoint: &HttpEndpoint, challenge: Option<&str>) -> Result<Au
         let why = http_errors::redact_url(endpoint, &error.to_string());
         LoginError(format!("cannot discover the authorization server: {}", sanitize(&why)))
     };
-    let mut inner = AuthorizationManager::new(endpoint.url.expose()).await.map_err(cannot)?;
+    let mut inner = new_manager(endpoint).await.map_err(cannot)?;
     let challenge = challenge.filter(|challenge| !challenge.is_empty());
     let found = inner.resolve_metadata_from_challenge(challenge).await.map_err(cannot)?;
     let metadata_scopes = found.metadata.scopes_supported.clone().unwrap_or_default();
@@ -254,7 +255,7 @@ pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<Authorizat
             sanitize(&http_errors::redact_url(endpoint, &error.to_string()))
         )
     };
-    let mut manager = AuthorizationManager::new(endpoint.url.expose()).await.map_err(unusable)?;
+    let mut manager = new_manager(endpoint).await.map_err(unusable)?;
     manager.set_credential_store(token_file.with_secret(stored.client_secret.clone()));
     if !manager.initialize_from_store().await.map_err(unusable)? {
         return Ok(None);
@@ -265,6 +266,13 @@ pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<Authorizat
         manager.configure_client(config).map_err(unusable)?;
     }
     Ok(Some(manager))
+}
+
+/// Creates a manager without a login.
+#[expect(clippy::disallowed_methods, reason = "the provider is installed first")]
+async fn new_manager(endpoint: &HttpEndpoint) -> Result<AuthorizationManager, AuthError> {
+    tls::provider();
+    AuthorizationManager::new(endpoint.url.expose()).await
 }
 
 /// Logs in with the client's own credentials. The tokens are not stored.

@@ -38,6 +38,8 @@ async fn listen(test: &TestServer) -> HttpServer {
 }
 
 fn http_client() -> reqwest::Client {
+    // Clients of `reqwest` panic without a crypto provider. Another test may have installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().timeout(3 * TEST_TIMEOUT).build().unwrap()
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use brigade_base::task::{AbortOnDrop, spawn};
-use brigade_proxies::Proxy;
+use brigade_proxies::{Proxy, tls};
 use futures::future::poll_fn;
 use futures::task::AtomicWaker;
 use http_body_util::Full;
@@ -288,8 +288,7 @@ fn connect_error(error: Box<dyn Error + Send + Sync>) -> ConnectionError {
 
 /// Adds TLS to a connector.
 fn with_tls<C>(connector: C) -> std::io::Result<HttpsConnector<C>> {
-    let provider = rustls::crypto::aws_lc_rs::default_provider();
-    let builder = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider)?;
+    let builder = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(tls::provider())?;
     Ok(builder.https_only().enable_http1().wrap_connector(connector))
 }
 

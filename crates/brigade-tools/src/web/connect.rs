@@ -12,6 +12,7 @@ use super::address::WebUrl;
 use super::address_class::{AddressClass, address_class};
 use super::error::{FetchFailure, root_cause};
 use super::{USER_AGENT, WebSettings};
+use brigade_proxies::tls;
 
 const ACCEPT: &str = "text/html, text/markdown, text/plain, application/json, text/*;q=0.8, */*;q=0.1";
 
@@ -40,7 +41,7 @@ pub(super) enum Resolver {
 
 /// Builds a client without cookies and redirects.
 pub(super) fn client(resolver: Resolver) -> Result<Client, FetchFailure> {
-    let builder = Client::builder()
+    let builder = tls::client_builder()
         .user_agent(USER_AGENT)
         .no_proxy()
         .redirect(Policy::none())

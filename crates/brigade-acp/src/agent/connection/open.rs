@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade::open_sessions::SessionOptions;
 use brigade_core::{Record, SessionId};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Updates about sub-agents: as separate sessions, or as tool calls of the root session.
 
 use acp::SessionUpdate;
-use agent_client_protocol::v1::schema as acp;
+use agent_client_protocol_schema::v1 as acp;
 use brigade_core::view::Activity;
 use brigade_core::{CallId, Delegation, Outcome, SessionId, Spent, Status};
 
