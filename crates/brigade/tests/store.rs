@@ -10,6 +10,8 @@ mod damage;
 mod decay;
 #[path = "store/export.rs"]
 mod export;
+#[path = "store/failed_commits.rs"]
+mod failed_commits;
 #[path = "store/leases.rs"]
 mod leases;
 #[path = "store/processes.rs"]
