@@ -101,10 +101,7 @@ pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
         }
         _ => return Err(wrong()),
     }
-    match names.len() > MAX_NAMES {
-        true => Err(format!("has more than {MAX_NAMES} names")),
-        false => Ok(names),
-    }
+    if names.len() > MAX_NAMES { Err(format!("has more than {MAX_NAMES} names")) } else { Ok(names) }
 }
 
 /// Splits at commas and line ends outside of parentheses; `None` if the parentheses do not match.

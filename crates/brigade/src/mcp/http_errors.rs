@@ -90,10 +90,7 @@ pub(super) fn redact_url(endpoint: &HttpEndpoint, text: &str) -> String {
     let text = text.replace(url.as_str(), "its address");
     let text =
         url.query().filter(|query| query.len() > 3).map_or(text.clone(), |query| text.replace(query, "…"));
-    match url.path().len() > 1 {
-        true => text.replace(url.path(), "/…"),
-        false => text,
-    }
+    if url.path().len() > 1 { text.replace(url.path(), "/…") } else { text }
 }
 
 fn initialize_error(error: &ClientInitializeError) -> String {

@@ -22,10 +22,7 @@ pub(super) fn accepts_temperature(model: &str) -> bool {
     let numbers = name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok());
     let mut versions = numbers.take_while(|number: &u32| *number <= MAX_VERSION);
     let version = (versions.next().unwrap_or(u32::MAX), versions.next().unwrap_or_default());
-    match name.contains("claude") {
-        true => version < CLAUDE_WITHOUT_TEMPERATURE,
-        false => !is_reasoning_model(model),
-    }
+    if name.contains("claude") { version < CLAUDE_WITHOUT_TEMPERATURE } else { !is_reasoning_model(model) }
 }
 
 #[cfg(test)]
