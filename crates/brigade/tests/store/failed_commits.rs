@@ -61,10 +61,11 @@ async fn follower_under_64_writers_sees_committed_records_once_and_no_others() {
     let top = root(1);
     let lease = begin_session(&*store, &top, 1).await;
     let count = (u64::from(WRITERS * STEPS) * STEP_RECORDS + 1) as usize;
-    let mut follower = Follow::new(store.clone(), &top, Cursor::START);
-    // From now on it gets the appends from memory.
-    let mut delivered = follows::next_records(&mut follower, 1).await;
+    let live = spawn(follows::follow(store.clone(), top.clone(), count, usize::MAX));
     let interrupted = spawn(follows::follow(store.clone(), top.clone(), count, 37));
+    let mut late = Follow::new(store.clone(), &top, Cursor::START);
+    // From now on it gets the appends from memory.
+    let mut delivered_late = follows::next_records(&mut late, 1).await;
     let writers = (0..WRITERS).map(|index| spawn(write(store.clone(), lease.clone(), index)));
     let mut failed_commits = 0;
     for writer in writers.collect::<Vec<_>>() {
@@ -74,8 +75,9 @@ async fn follower_under_64_writers_sees_committed_records_once_and_no_others() {
     let log = store.tail(&top, Cursor::START, usize::MAX).await.unwrap();
     assert_eq!(log.len(), count);
     assert!(log.iter().all(|record| record.at != FAILING_TIME));
-    delivered.extend(follows::next_records(&mut follower, count - 1).await);
-    follows::assert_same_records(&delivered, &log);
-    follows::assert_idle(&mut follower).await;
+    delivered_late.extend(follows::next_records(&mut late, count - 1).await);
+    follows::assert_same_records(&delivered_late, &log);
+    follows::assert_idle(&mut late).await;
+    follows::assert_same_records(&live.await.unwrap(), &log);
     follows::assert_same_records(&interrupted.await.unwrap(), &log);
 }
