@@ -1,5 +1,14 @@
 //! Model-specific behaviour, inferred from model names. OpenRouter prefixes names with the vendor.
 
+/// Differences between servers that have an API of OpenAI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// OpenAI itself: newer parameter names, encrypted reasoning and a prompt cache key.
+    OpenAi,
+    /// Other servers: the names and features that all of them support.
+    Compatible,
+}
+
 /// Name prefixes of OpenAI's reasoning models.
 const REASONING_PREFIXES: [&str; 5] = ["o1", "o3", "o4", "gpt-5", "codex"];
 /// A member of the family that does not reason.

@@ -8,7 +8,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::http::ChunkBuffer;
-use super::super::{Chunk, http};
 
 /// A fragment of a call.
 #[derive(Debug, Deserialize)]
@@ -102,8 +101,7 @@ impl Calls {
             if call.name.is_empty() {
                 return Err("a tool call has no name");
             }
-            chunks.push(Chunk::Call { name: call.name, provider_id: call.id });
-            chunks.push(http::arguments_chunk(stop, call.arguments));
+            chunks.push_call(stop, call.name, call.id, call.arguments);
         }
         Ok(())
     }
