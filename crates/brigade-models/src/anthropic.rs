@@ -40,14 +40,9 @@ impl Anthropic {
         let body = request::body(request, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
         let path = if self.endpoint.ends_with("/v1") { "/messages" } else { "/v1/messages" };
-        let mut post = self
-            .endpoint
-            .post(path, body)
-            .header("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
-        if let Some(key) = self.endpoint.key_header("") {
-            post = post.header("x-api-key", key);
-        }
-        Ok((post, decoder))
+        let post =
+            self.endpoint.post(path, body).header("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
+        Ok((post.header("x-api-key", self.endpoint.key_header("")), decoder))
     }
 }
 

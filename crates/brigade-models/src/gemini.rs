@@ -42,11 +42,8 @@ impl Gemini {
         let version = if self.endpoint.has_version() { "" } else { "/v1beta" };
         let path = format!("{version}{}", path(&request.model));
         let decoder = reply::Decoder::new(self.endpoint.clone(), request.model.clone(), body.len());
-        let mut post = self.endpoint.post(&path, body);
-        if let Some(key) = self.endpoint.key_header("") {
-            post = post.header("x-goog-api-key", key);
-        }
-        Ok((post, decoder))
+        let post = self.endpoint.post(&path, body);
+        Ok((post.header("x-goog-api-key", self.endpoint.key_header("")), decoder))
     }
 }
 

@@ -12,8 +12,10 @@ mod proxy;
 mod tests;
 mod timeouts;
 
+use brigade_core::Usage;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use serde::Deserialize;
 
 use super::sse::SseEvent;
 use super::{Chunk, ModelError};
@@ -24,13 +26,39 @@ pub use endpoint::{Endpoint, EndpointError, Locality};
 pub(super) use endpoint::{RequestBuilder, locality};
 pub(super) use failure::{invalid_reply, stream_error};
 pub(super) use fetch::{FetchError, fetch};
-pub(super) use ids::{arguments_chunk, arguments_object, call_ids};
+pub(super) use ids::{arguments_object, call_ids};
 pub use timeouts::Timeouts;
+
+/// Data of the last event in some APIs.
+const DONE: &str = "[DONE]";
 
 /// Decodes events into chunks of a reply.
 pub(super) trait Decoder: Send + 'static {
     /// Takes one event. [`Chunk::Done`] comes last.
-    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError>;
+    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        let before = chunks.added();
+        match event.data.trim() {
+            "" => return Ok(()),
+            DONE => return self.done(chunks),
+            data => self.decode(&event.name, data, chunks)?,
+        }
+        if chunks.added() == before {
+            // Calls and reasoning are held back. This tells the consumer that the model is working.
+            chunks.push(Chunk::Usage(self.usage(chunks.text_bytes())));
+        }
+        Ok(())
+    }
+
+    /// Decodes the data of an event.
+    fn decode(&mut self, name: &str, data: &str, chunks: &mut ChunkBuffer) -> Result<(), ModelError>;
+
+    /// Returns the usage so far, given the bytes of text that were emitted.
+    fn usage(&self, text_bytes: usize) -> Usage;
+
+    /// Handles the event `[DONE]`, which most APIs do not have.
+    fn done(&mut self, _chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        Ok(())
+    }
 
     /// Handles the end of a completely received body. Emits [`Chunk::Done`] if the reply is complete even
     /// without a terminal event.
@@ -47,6 +75,14 @@ pub(super) fn stream_reply<D: Decoder>(
     let exchange = Box::new(Exchange::new(endpoint.clone(), bytes, Box::new(write)));
     let next = |mut exchange: Box<Exchange<_>>| async move { Some((exchange.next().await?, exchange)) };
     stream::unfold(exchange, next).boxed()
+}
+
+/// Parses the data of an event.
+pub(super) fn parse_event<'a, T: Deserialize<'a>>(
+    endpoint: &Endpoint,
+    data: &'a str,
+) -> Result<T, ModelError> {
+    serde_json::from_str(data).map_err(|_| invalid_reply(endpoint, "a stream event has an unexpected format"))
 }
 
 /// Error for a stream that ended before its terminal event.

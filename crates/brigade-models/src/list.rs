@@ -60,12 +60,9 @@ pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<ListedModel>, Lis
         Api::Gemini if endpoint.has_version() => ("/models?pageSize=1000", "x-goog-api-key", key("")),
         Api::Gemini => ("/v1beta/models?pageSize=1000", "x-goog-api-key", key("")),
     };
-    let mut request = endpoint.get(path);
+    let mut request = endpoint.get(path).header(header, key);
     if api == Api::Anthropic {
         request = request.header("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
-    }
-    if let Some(key) = key {
-        request = request.header(header, key);
     }
     let body = http::fetch(endpoint, request, MAX_LIST_BYTES).await.map_err(|error| match error {
         FetchError::Unreachable(error) => ListError::Unreachable(error),

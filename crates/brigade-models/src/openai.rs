@@ -10,6 +10,7 @@ use futures::stream::BoxStream;
 use hyper::header;
 
 use super::http::{self, Endpoint, RequestBuilder};
+use super::quirks::Dialect;
 use super::tool_cache::ToolCache;
 use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
@@ -32,15 +33,6 @@ pub struct OpenAi {
     tool_cache: ToolCache,
 }
 
-/// Differences between servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dialect {
-    /// OpenAI itself: newer parameter names.
-    OpenAi,
-    /// Other servers: the parameter names that all of them accept.
-    Compatible,
-}
-
 impl OpenAi {
     /// Creates a client for OpenAI, or for a gateway that forwards to it.
     pub fn new(endpoint: Endpoint) -> OpenAi {
@@ -57,11 +49,8 @@ impl OpenAi {
     pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
         let body = request::body(request, self.dialect, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len(), request::has_calls(request));
-        let mut post = self.endpoint.post("/chat/completions", body);
-        if let Some(key) = self.endpoint.key_header("Bearer ") {
-            post = post.header(header::AUTHORIZATION, key);
-        }
-        Ok((post, decoder))
+        let post = self.endpoint.post("/chat/completions", body);
+        Ok((post.header(header::AUTHORIZATION, self.endpoint.key_header("Bearer ")), decoder))
     }
 }
 

@@ -1,5 +1,14 @@
 //! Model-specific behaviour, inferred from model names. OpenRouter prefixes names with the vendor.
 
+/// Differences between servers that have an API of OpenAI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// OpenAI itself: newer parameter names, encrypted reasoning and a prompt cache key.
+    OpenAi,
+    /// Other servers: the names and features that all of them support.
+    Compatible,
+}
+
 /// Name prefixes of OpenAI's reasoning models.
 const REASONING_PREFIXES: [&str; 5] = ["o1", "o3", "o4", "gpt-5", "codex"];
 /// A member of the family that does not reason.
@@ -22,10 +31,7 @@ pub(super) fn accepts_temperature(model: &str) -> bool {
     let numbers = name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok());
     let mut versions = numbers.take_while(|number: &u32| *number <= MAX_VERSION);
     let version = (versions.next().unwrap_or(u32::MAX), versions.next().unwrap_or_default());
-    match name.contains("claude") {
-        true => version < CLAUDE_WITHOUT_TEMPERATURE,
-        false => !is_reasoning_model(model),
-    }
+    if name.contains("claude") { version < CLAUDE_WITHOUT_TEMPERATURE } else { !is_reasoning_model(model) }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use hyper::header;
 
 use super::http::{self, Endpoint, RequestBuilder};
+use super::quirks::Dialect;
 use super::tool_cache::ToolCache;
 use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
@@ -30,15 +31,6 @@ pub struct Responses {
     tool_cache: ToolCache,
 }
 
-/// Differences between servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dialect {
-    /// OpenAI itself: encrypted reasoning and a prompt cache key.
-    OpenAi,
-    /// Other servers: the features that all of them support.
-    Compatible,
-}
-
 impl Responses {
     /// Creates a client for OpenAI, or for a gateway that forwards to it.
     pub fn new(endpoint: Endpoint) -> Responses {
@@ -54,11 +46,8 @@ impl Responses {
     pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
         let body = request::body(request, self.dialect, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), request.model.clone(), body.len());
-        let mut post = self.endpoint.post("/responses", body);
-        if let Some(key) = self.endpoint.key_header("Bearer ") {
-            post = post.header(header::AUTHORIZATION, key);
-        }
-        Ok((post, decoder))
+        let post = self.endpoint.post("/responses", body);
+        Ok((post.header(header::AUTHORIZATION, self.endpoint.key_header("Bearer ")), decoder))
     }
 }
 

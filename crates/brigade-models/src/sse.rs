@@ -131,10 +131,7 @@ impl SseParser {
     }
 
     fn end_line(&mut self, line: &[u8]) -> Result<(), SseError> {
-        let line = match mem::take(&mut self.at_start) {
-            true => line.strip_prefix(BOM).unwrap_or(line),
-            false => line,
-        };
+        let line = if mem::take(&mut self.at_start) { line.strip_prefix(BOM).unwrap_or(line) } else { line };
         let line = std::str::from_utf8(line).map_err(|_| SseError::Encoding)?;
         if line.is_empty() {
             self.is_complete = mem::take(&mut self.has_data);

@@ -4,6 +4,7 @@ mod conformance;
 mod damage;
 mod decay;
 mod export;
+mod failed_commits;
 mod leases;
 mod processes;
 mod sqlite;

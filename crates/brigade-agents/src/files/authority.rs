@@ -108,10 +108,7 @@ impl Builder {
     }
 
     pub(super) fn read_only(&mut self, value: &Value) -> KeyResult {
-        match value::flag(value)? {
-            true => self.limit_mode(Mode::Plan),
-            false => honoured(),
-        }
+        if value::flag(value)? { self.limit_mode(Mode::Plan) } else { honoured() }
     }
 
     /// A selection of agents cannot be enforced, so an agent that may delegate to a few of them may not delegate at

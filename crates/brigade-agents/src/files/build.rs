@@ -307,10 +307,7 @@ impl Builder {
 }
 
 fn disable(value: &Value) -> KeyResult {
-    match value::flag(value)? {
-        true => Err("disables this agent".to_owned()),
-        false => honoured(),
-    }
+    if value::flag(value)? { Err("disables this agent".to_owned()) } else { honoured() }
 }
 
 fn kind(value: &Value) -> KeyResult {

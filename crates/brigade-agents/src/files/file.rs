@@ -22,10 +22,7 @@ pub(super) fn read(path: &Path) -> Result<String, DefinitionError> {
         )
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(match text.contains('\r') {
-        true => text.replace("\r\n", "\n").replace('\r', "\n"),
-        false => text.to_owned(),
-    })
+    Ok(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text.to_owned() })
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, DefinitionError> {
@@ -43,8 +40,5 @@ fn bytes(path: &Path) -> Result<Vec<u8>, DefinitionError> {
     }
     let mut content = Vec::new();
     File::from(opened).take(MAX_BYTES + 1).read_to_end(&mut content).map_err(unreadable)?;
-    match content.len() as u64 > MAX_BYTES {
-        true => Err(too_large()),
-        false => Ok(content),
-    }
+    if content.len() as u64 > MAX_BYTES { Err(too_large()) } else { Ok(content) }
 }

@@ -228,8 +228,5 @@ fn allowed_tools(name: &str) -> Vec<&'static str> {
 /// Returns the tools that a name denies. Denied names are interpreted broadly.
 fn tools(name: &str) -> Vec<&'static str> {
     let tools = allowed_tools(name);
-    match tools.iter().any(|tool| DELEGATION_TOOLS.contains(tool)) {
-        true => DELEGATION_TOOLS.to_vec(),
-        false => tools,
-    }
+    if tools.iter().any(|tool| DELEGATION_TOOLS.contains(tool)) { DELEGATION_TOOLS.to_vec() } else { tools }
 }

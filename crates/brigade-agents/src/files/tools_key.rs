@@ -41,10 +41,7 @@ impl ToolsKey {
             _ => ToolsKey::from_names(value::names(value)?, format),
         };
         let is_empty = list.disabled.is_empty() && list.tools.as_ref().is_some_and(Vec::is_empty);
-        match is_empty {
-            true => Err(format!("grants no tools{}", list.remarks())),
-            false => Ok(list),
-        }
+        if is_empty { Err(format!("grants no tools{}", list.remarks())) } else { Ok(list) }
     }
 
     /// Reads the value of `lend`, where an empty list means no tools.

@@ -136,15 +136,12 @@ impl ScriptedReply {
         let agent_fits = self.agent.as_deref().is_none_or(|agent| {
             agent == request.agent || request.role.as_deref().is_some_and(|role| role == agent)
         });
-        let purpose_fits = match self.purpose {
-            Some(purpose) => purpose == request.purpose,
-            None => true,
-        };
+        let first_message = user_messages(&request.messages).next().unwrap_or_default();
         agent_fits
-            && purpose_fits
+            && self.purpose.is_none_or(|purpose| purpose == request.purpose)
             && self.turn.is_none_or(|turn| turn == request.turn)
             && self.attempt.is_none_or(|attempt| attempt == request.attempt)
-            && self.task.as_deref().is_none_or(|part| first_user_message(&request.messages).contains(part))
+            && self.task.as_deref().is_none_or(|part| first_message.contains(part))
     }
 
     fn chunks(&self, request: &Request) -> Vec<Chunk> {
@@ -233,25 +230,11 @@ fn text_chunks(text: &str, count: usize) -> Vec<Chunk> {
     characters.chunks(size).map(|piece| Chunk::Text(piece.iter().collect())).collect()
 }
 
-fn first_user_message(messages: &[Message]) -> &str {
-    messages
-        .iter()
-        .find_map(|message| match message {
-            Message::User(text) => Some(text.as_str()),
-            Message::Assistant(_) | Message::Results(_) => None,
-        })
-        .unwrap_or_default()
-}
-
-fn last_user_message(messages: &[Message]) -> &str {
-    messages
-        .iter()
-        .rev()
-        .find_map(|message| match message {
-            Message::User(text) => Some(text.as_str()),
-            Message::Assistant(_) | Message::Results(_) => None,
-        })
-        .unwrap_or_default()
+fn user_messages(messages: &[Message]) -> impl DoubleEndedIterator<Item = &str> {
+    messages.iter().filter_map(|message| match message {
+        Message::User(text) => Some(text.as_str()),
+        Message::Assistant(_) | Message::Results(_) => None,
+    })
 }
 
 fn last_results(messages: &[Message]) -> Vec<&str> {
@@ -295,8 +278,8 @@ fn expand(template: &str, request: &Request, n: u32) -> String {
 fn lookup(name: &str, request: &Request, n: u32) -> Option<String> {
     let results = || last_results(&request.messages);
     Some(match name {
-        "task" => first_user_message(&request.messages).to_owned(),
-        "heard" => last_user_message(&request.messages).to_owned(),
+        "task" => user_messages(&request.messages).next().unwrap_or_default().to_owned(),
+        "heard" => user_messages(&request.messages).next_back().unwrap_or_default().to_owned(),
         "role" => request.role.clone().unwrap_or_else(|| request.agent.clone()),
         "turn" => request.turn.to_string(),
         "n" => n.to_string(),

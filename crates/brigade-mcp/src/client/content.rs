@@ -15,10 +15,7 @@ pub(super) fn output(result: &CallToolResult) -> ToolOutput {
     if let Some(structured) = result.structured_content.as_ref().filter(|_| parts.is_empty()) {
         parts.push(structured.to_string());
     }
-    let text = match parts.is_empty() {
-        true => "(no output)".to_owned(),
-        false => truncate(parts.join("\n")),
-    };
+    let text = if parts.is_empty() { "(no output)".to_owned() } else { truncate(parts.join("\n")) };
     match result.is_error {
         Some(true) => ToolOutput::error(text),
         Some(false) | None => ToolOutput::ok(text),

@@ -271,10 +271,7 @@ impl Server {
     async fn catch_up(&self) {
         let _ = tokio::time::timeout(REFRESH_TIMEOUT, async {
             let connection = self.active.lock().await.connection.clone();
-            match connection.is_closed() {
-                true => Ok(()),
-                false => self.refresh_tools(&connection).await,
-            }
+            if connection.is_closed() { Ok(()) } else { self.refresh_tools(&connection).await }
         })
         .await;
     }

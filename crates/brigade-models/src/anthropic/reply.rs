@@ -8,7 +8,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::http::{self, ChunkBuffer, Endpoint};
-use super::super::sse::SseEvent;
 use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
 
@@ -33,7 +32,6 @@ enum StreamEvent {
     MessageDelta {
         #[serde(default)]
         delta: MessageDelta,
-        #[serde(default)]
         usage: Option<UsageCounts>,
     },
     MessageStop,
@@ -47,13 +45,11 @@ enum StreamEvent {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct StartedMessage {
     usage: Option<UsageCounts>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct MessageDelta {
     stop_reason: Option<String>,
 }
@@ -75,7 +71,6 @@ enum Delta {
 
 /// Token counts. Each may be absent, and none decreases: some servers end with zeros.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(default)]
 struct UsageCounts {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
@@ -96,7 +91,8 @@ enum Block {
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     request_bytes: usize,
-    reply_bytes: usize,
+    /// Bytes of thinking and calls.
+    other_bytes: usize,
     open: BTreeMap<u64, Block>,
     calls: Vec<(String, Option<String>, String)>,
     count: UsageCounts,
@@ -109,7 +105,7 @@ impl Decoder {
         Decoder {
             endpoint,
             request_bytes,
-            reply_bytes: 0,
+            other_bytes: 0,
             open: BTreeMap::new(),
             calls: Vec::new(),
             count: UsageCounts::default(),
@@ -121,7 +117,7 @@ impl Decoder {
         let word = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let opened = match word("type").as_str() {
             "text" => {
-                self.push_text(word("text"), chunks);
+                chunks.push_text(&word("text"));
                 Block::Text
             }
             "tool_use" => {
@@ -147,14 +143,14 @@ impl Decoder {
     ) -> Result<(), &'static str> {
         match (delta, self.open.get_mut(&index)) {
             (_, None) => return Err("a delta refers to an unknown content block"),
-            (Delta::Text { text }, Some(_)) => self.push_text(text, chunks),
+            (Delta::Text { text }, Some(_)) => chunks.push_text(&text),
             (Delta::Arguments { partial_json }, Some(Block::Call { arguments, .. })) => {
                 arguments.push_str(&partial_json);
-                self.reply_bytes += partial_json.len();
+                self.other_bytes += partial_json.len();
             }
             (Delta::Thinking { thinking: more }, Some(Block::Thinking { thinking, .. })) => {
                 thinking.push_str(&more);
-                self.reply_bytes += more.len();
+                self.other_bytes += more.len();
             }
             (Delta::Signature { signature: more }, Some(Block::Thinking { signature, .. })) => {
                 signature.push_str(&more);
@@ -193,13 +189,6 @@ impl Decoder {
         Chunk::Opaque(json!({ "provider": self.endpoint.name(), "messages": block }).to_string())
     }
 
-    fn push_text(&mut self, text: String, chunks: &mut ChunkBuffer) {
-        if !text.is_empty() {
-            self.reply_bytes += text.len();
-            chunks.push_text(&text);
-        }
-    }
-
     /// Ends the reply and emits what was held back.
     fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let Some(reason) = self.stop.take() else { return Err(http::truncated(&self.endpoint)) };
@@ -213,23 +202,21 @@ impl Decoder {
             _ => Stop::Calls,
         };
         for (name, provider_id, arguments) in std::mem::take(&mut self.calls) {
-            chunks.push(Chunk::Call { name, provider_id });
-            chunks.push(http::arguments_chunk(stop, arguments));
+            chunks.push_call(stop, name, provider_id, arguments);
         }
-        self.usage().emit(chunks);
-        chunks.push(Chunk::Done(stop));
+        chunks.finish(self.checked_usage(chunks.text_bytes()), stop);
         Ok(())
     }
 
     /// Returns the reported usage, with estimates for missing counts.
-    fn usage(&self) -> CheckedUsage {
+    fn checked_usage(&self, text_bytes: usize) -> CheckedUsage {
         let counted = Usage {
             input: self.count.input_tokens.unwrap_or_default(),
             output: self.count.output_tokens.unwrap_or_default(),
             cache_read: self.count.cache_read_input_tokens.unwrap_or_default(),
             cache_write: self.count.cache_creation_input_tokens.unwrap_or_default(),
         };
-        CheckedUsage::new(counted, self.request_bytes, self.reply_bytes)
+        CheckedUsage::new(counted, self.request_bytes, text_bytes + self.other_bytes)
     }
 
     fn handle_event(&mut self, decoded: StreamEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
@@ -258,20 +245,12 @@ impl Decoder {
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
-        let data = event.data.trim();
-        if data.is_empty() || data == "[DONE]" {
-            return Ok(());
-        }
-        let decoded: StreamEvent = serde_json::from_str(data)
-            .map_err(|_| http::invalid_reply(&self.endpoint, "a stream event has an unexpected format"))?;
-        let before = chunks.added();
-        self.handle_event(decoded, chunks)?;
-        if chunks.added() == before {
-            // Calls and thinking are held back. This tells the consumer that the model is working.
-            chunks.push(Chunk::Usage(self.usage().usage));
-        }
-        Ok(())
+    fn decode(&mut self, _name: &str, data: &str, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        self.handle_event(http::parse_event(&self.endpoint, data)?, chunks)
+    }
+
+    fn usage(&self, text_bytes: usize) -> Usage {
+        self.checked_usage(text_bytes).usage
     }
 
     fn end(&mut self, _chunks: &mut ChunkBuffer) -> Result<(), ModelError> {

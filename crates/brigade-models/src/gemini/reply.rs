@@ -7,7 +7,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::http::{self, ChunkBuffer, Endpoint};
-use super::super::sse::SseEvent;
 use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
 use super::request::{OpaqueBlock, SignedPart};
@@ -38,7 +37,6 @@ struct Candidate {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Content {
     parts: Option<Vec<Part>>,
 }
@@ -53,7 +51,6 @@ struct Part {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Call {
     id: Option<String>,
     name: Option<String>,
@@ -76,8 +73,6 @@ pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     model: String,
     request_bytes: usize,
-    /// Bytes of text emitted so far.
-    text_bytes: usize,
     /// Bytes of thoughts and calls.
     other_bytes: usize,
     calls: Vec<(Option<String>, String, String)>,
@@ -94,7 +89,6 @@ impl Decoder {
             endpoint,
             model,
             request_bytes,
-            text_bytes: 0,
             other_bytes: 0,
             calls: Vec::new(),
             signed: Vec::new(),
@@ -135,16 +129,9 @@ impl Decoder {
             self.other_bytes += text.len();
             return Ok(());
         }
-        let from = self.text_bytes;
-        self.text_bytes += text.len();
-        self.signed.extend(signature.map(|signature| SignedPart::Text {
-            from,
-            to: self.text_bytes,
-            signature,
-        }));
-        if !text.is_empty() {
-            chunks.push_text(&text);
-        }
+        let (from, to) = (chunks.text_bytes(), chunks.text_bytes() + text.len());
+        self.signed.extend(signature.map(|signature| SignedPart::Text { from, to, signature }));
+        chunks.push_text(&text);
         Ok(())
     }
 
@@ -166,11 +153,9 @@ impl Decoder {
             chunks.extend(block.ok().map(Chunk::Opaque));
         }
         for (provider_id, name, arguments) in std::mem::take(&mut self.calls) {
-            chunks.push(Chunk::Call { name, provider_id });
-            chunks.push(http::arguments_chunk(stop, arguments));
+            chunks.push_call(stop, name, provider_id, arguments);
         }
-        self.usage().emit(chunks);
-        chunks.push(Chunk::Done(stop));
+        chunks.finish(self.checked_usage(chunks.text_bytes()), stop);
         Ok(())
     }
 
@@ -198,7 +183,7 @@ impl Decoder {
     }
 
     /// Returns the reported usage, with estimates for missing counts.
-    fn usage(&self) -> CheckedUsage {
+    fn checked_usage(&self, text_bytes: usize) -> CheckedUsage {
         let UsageCounts { prompt_token_count, tool_use_prompt_token_count, .. } = self.count;
         let prompt = prompt_token_count.unwrap_or_default();
         let input = prompt.saturating_add(tool_use_prompt_token_count.unwrap_or_default());
@@ -206,24 +191,20 @@ impl Decoder {
         let thoughts = self.count.thoughts_token_count.unwrap_or_default();
         let output = self.count.candidates_token_count.unwrap_or_default().saturating_add(thoughts);
         let counted = Usage { input: input - cache_read, output, cache_read, cache_write: 0 };
-        CheckedUsage::new(counted, self.request_bytes, self.text_bytes + self.other_bytes)
+        CheckedUsage::new(counted, self.request_bytes, text_bytes + self.other_bytes)
     }
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
-        let data = event.data.trim();
-        if data.is_empty() || data == "[DONE]" {
-            return Ok(());
-        }
-        let no_json = || http::invalid_reply(&self.endpoint, "a stream event has an unexpected format");
+    fn decode(&mut self, _name: &str, data: &str, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         // An error may arrive as a list with one element.
-        let decoded: StreamEvent = match data.starts_with('[') {
-            true => {
-                let list: Vec<StreamEvent> = serde_json::from_str(data).map_err(|_| no_json())?;
-                list.into_iter().next().unwrap_or_default()
-            }
-            false => serde_json::from_str(data).map_err(|_| no_json())?,
+        let decoded: StreamEvent = if data.starts_with('[') {
+            http::parse_event::<Vec<StreamEvent>>(&self.endpoint, data)?
+                .into_iter()
+                .next()
+                .unwrap_or_default()
+        } else {
+            http::parse_event(&self.endpoint, data)?
         };
         if let Some(error) = decoded.error.filter(|error| !error.is_null()) {
             return Err(http::stream_error(&self.endpoint, &error));
@@ -233,18 +214,17 @@ impl http::Decoder for Decoder {
             let message = block_reason_message.map(|message| format!(" ({message})")).unwrap_or_default();
             self.blocked = Some(format!("{reason}{message}"));
         }
-        let before = chunks.added();
         for candidate in decoded.candidates.unwrap_or_default() {
             // Only one candidate was requested.
             if candidate.index.is_none_or(|index| index == 0) {
                 self.candidate(candidate, chunks)?;
             }
         }
-        if chunks.added() == before {
-            // Calls and thoughts are held back. This tells the consumer that the model is working.
-            chunks.push(Chunk::Usage(self.usage().usage));
-        }
         Ok(())
+    }
+
+    fn usage(&self, text_bytes: usize) -> Usage {
+        self.checked_usage(text_bytes).usage
     }
 
     fn end(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {

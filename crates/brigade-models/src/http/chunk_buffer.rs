@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
+use brigade_core::message::Stop;
+
 use super::super::Chunk;
+use super::super::usage_estimate::CheckedUsage;
 
 /// Chunks that have not been consumed. Adjacent texts are merged, and only the last of adjacent usage counts
 /// is kept.
@@ -10,11 +13,16 @@ use super::super::Chunk;
 pub(in super::super) struct ChunkBuffer {
     queue: VecDeque<Chunk>,
     added: usize,
+    text_bytes: usize,
 }
 
 impl ChunkBuffer {
-    /// Appends text.
+    /// Appends text, unless it is empty.
     pub(in super::super) fn push_text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.text_bytes += text.len();
         self.added += 1;
         match self.queue.back_mut() {
             Some(Chunk::Text(last)) => last.push_str(text),
@@ -31,6 +39,26 @@ impl ChunkBuffer {
         }
     }
 
+    /// Appends a tool call of a reply with this stop reason.
+    pub(in super::super) fn push_call(
+        &mut self,
+        stop: Stop,
+        name: String,
+        provider_id: Option<String>,
+        arguments: String,
+    ) {
+        // A call that was cut off before its arguments must not look like a call without arguments.
+        let is_cut = matches!(stop, Stop::Length | Stop::Refusal) && arguments.trim().is_empty();
+        self.push(Chunk::Call { name, provider_id });
+        self.push(Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments }));
+    }
+
+    /// Ends the reply.
+    pub(in super::super) fn finish(&mut self, usage: CheckedUsage, stop: Stop) {
+        usage.emit(self);
+        self.push(Chunk::Done(stop));
+    }
+
     /// Appends the chunk, if any.
     pub(in super::super) fn extend(&mut self, chunk: Option<Chunk>) {
         if let Some(chunk) = chunk {
@@ -41,6 +69,11 @@ impl ChunkBuffer {
     /// Returns the number of appended chunks.
     pub(in super::super) fn added(&self) -> usize {
         self.added
+    }
+
+    /// Returns the bytes of all appended text.
+    pub(in super::super) fn text_bytes(&self) -> usize {
+        self.text_bytes
     }
 
     /// Takes the first chunk.
@@ -65,7 +98,6 @@ impl ChunkBuffer {
 #[cfg(test)]
 mod tests {
     use brigade_core::Usage;
-    use brigade_core::message::Stop;
 
     use super::*;
 

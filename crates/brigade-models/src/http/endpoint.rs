@@ -263,13 +263,15 @@ pub(in super::super) struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    /// Adds a header.
+    /// Adds a header, if it has a value.
     pub(in super::super) fn header(
         mut self,
         name: impl IntoHeaderName,
-        value: HeaderValue,
+        value: impl Into<Option<HeaderValue>>,
     ) -> RequestBuilder {
-        self.headers.insert(name, value);
+        if let Some(value) = value.into() {
+            self.headers.insert(name, value);
+        }
         self
     }
 

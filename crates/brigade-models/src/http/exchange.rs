@@ -9,7 +9,7 @@ use brigade_core::Usage;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper::body::Bytes;
-use hyper::{Version, header};
+use hyper::header;
 use tokio::time::{Instant, Sleep};
 use tracing::debug;
 
@@ -258,14 +258,14 @@ impl<D: Decoder> Exchange<D> {
     }
 
     async fn handle_head(&mut self, response: Box<HttpResponse>) {
-        let status = response.status().as_u16();
+        let status = response.head.status().as_u16();
         let elapsed_ms = self.last_received.elapsed().as_millis() as u64;
         debug!(target: "brigade::http", provider = self.endpoint.name(), status, elapsed_ms, "response received");
         self.chunks.push(Chunk::Status(status));
-        let headers = RateLimitHeaders::read(response.headers(), clock::now());
-        let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let headers = RateLimitHeaders::read(response.head.headers(), clock::now());
+        let kind = response.head.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
-        if !response.status().is_success() {
+        if !response.head.status().is_success() {
             // Boxed here and below, because few replies need it and it would enlarge the future of all of
             // them.
             let error = Box::pin(response_error(&self.endpoint, response)).await;
@@ -277,8 +277,8 @@ impl<D: Decoder> Exchange<D> {
         if let Some(permit) = &mut self.permit {
             permit.accepted(&headers);
         }
-        let chunked = response.headers().contains_key(header::TRANSFER_ENCODING);
-        if chunked || response.length().is_some() || response.version() >= Version::HTTP_2 {
+        let chunked = response.head.headers().contains_key(header::TRANSFER_ENCODING);
+        if chunked || response.length().is_some() {
             self.framing = Framing::Known;
         }
         self.mark_billable();
@@ -489,8 +489,8 @@ impl DeadlineTimer {
 
 pub(super) async fn response_error(endpoint: &Endpoint, mut response: Box<HttpResponse>) -> ModelError {
     let text = read_error_body(endpoint, &mut response).await;
-    let retry = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-    failure::status(endpoint, response.status().as_u16(), retry, &text)
+    let retry = response.head.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    failure::status(endpoint, response.head.status().as_u16(), retry, &text)
 }
 
 /// Reads the start of a body and redacts the key.

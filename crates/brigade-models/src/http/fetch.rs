@@ -33,7 +33,7 @@ pub(in super::super) async fn fetch(
                 return Err(FetchError::Unreachable(error));
             }
         };
-        if !reply.status().is_success() {
+        if !reply.head.status().is_success() {
             return Err(failed(response_error(endpoint, reply).await));
         }
         read(endpoint, reply, max_bytes).await.map_err(failed)

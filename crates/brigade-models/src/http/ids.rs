@@ -4,11 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use brigade_core::Reply;
-use brigade_core::message::Stop;
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use super::super::Chunk;
 
 const MAX_ID_BYTES: usize = 64;
 
@@ -28,13 +25,6 @@ pub(in super::super) fn call_ids(position: usize, reply: &Reply) -> Vec<Cow<'_, 
 fn is_plain(id: &str) -> bool {
     let letters = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     letters && !id.is_empty() && id.len() <= MAX_ID_BYTES
-}
-
-/// Returns the arguments of a call in a reply with this stop reason. A call that was cut off before its
-/// arguments must not look like a call without arguments.
-pub(in super::super) fn arguments_chunk(stop: Stop, arguments: String) -> Chunk {
-    let is_cut = matches!(stop, Stop::Length | Stop::Refusal) && arguments.trim().is_empty();
-    Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments })
 }
 
 /// Returns the arguments of a call as a JSON object. Servers reject a conversation with anything else, so

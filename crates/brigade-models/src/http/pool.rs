@@ -19,8 +19,6 @@ use http_body_util::Full;
 use hyper::Uri;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::HeaderMap;
-use hyper::{StatusCode, Version};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
@@ -339,7 +337,7 @@ impl ConnectionDriver {
 pub(super) struct HttpResponse {
     pool: Arc<ConnectionPool>,
     connection: Option<Connection>,
-    head: hyper::Response<()>,
+    pub(super) head: hyper::Response<()>,
     body: Incoming,
 }
 
@@ -351,18 +349,6 @@ impl HttpResponse {
     ) -> HttpResponse {
         let (head, body) = reply.into_parts();
         HttpResponse { pool, connection: Some(connection), head: hyper::Response::from_parts(head, ()), body }
-    }
-
-    pub(super) fn status(&self) -> StatusCode {
-        self.head.status()
-    }
-
-    pub(super) fn headers(&self) -> &HeaderMap {
-        self.head.headers()
-    }
-
-    pub(super) fn version(&self) -> Version {
-        self.head.version()
     }
 
     /// Returns the length of the body, if known.

@@ -8,26 +8,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::http::ChunkBuffer;
-use super::super::{Chunk, http};
 
 /// A fragment of a call.
 #[derive(Debug, Deserialize)]
 pub(super) struct CallFragment<'a> {
-    #[serde(default)]
     index: Option<u64>,
-    #[serde(default)]
     id: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     function: Option<Function<'a>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Function<'a> {
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 
@@ -102,8 +98,7 @@ impl Calls {
             if call.name.is_empty() {
                 return Err("a tool call has no name");
             }
-            chunks.push(Chunk::Call { name: call.name, provider_id: call.id });
-            chunks.push(http::arguments_chunk(stop, call.arguments));
+            chunks.push_call(stop, call.name, call.id, call.arguments);
         }
         Ok(())
     }

@@ -11,34 +11,30 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::http::{self, ChunkBuffer, Endpoint};
-use super::super::sse::SseEvent;
 use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
 use super::calls::{CallFragment, Calls};
 use super::event_template::EventTemplate;
 use super::thought::{self, OpaqueBlock, Thought};
 
-const DONE: &str = "[DONE]";
-
 // This runs for every token. It avoids flattening, duplicate structures and a list for a single choice. Rare
 // fields are parsed only if present.
 
 #[derive(Debug, Deserialize)]
 struct StreamEvent<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     choices: Option<Choices<'a>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     usage: Option<&'a RawValue>,
     /// Groq's usage and errors.
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     x_groq: Option<&'a RawValue>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 /// Groq-specific fields.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct GroqExtra<'a> {
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
@@ -48,29 +44,25 @@ struct GroqExtra<'a> {
 
 #[derive(Debug, Deserialize)]
 struct Choice<'a> {
-    #[serde(default)]
     index: Option<u64>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     delta: Option<Delta<'a>>,
-    #[serde(default)]
     finish_reason: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Delta<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     content: Option<Content<'a>>,
-    #[serde(default)]
     refusal: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    #[serde(default)]
     reasoning_details: Option<Vec<Value>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     tool_calls: Option<Vec<CallFragment<'a>>>,
 }
 
@@ -171,7 +163,6 @@ impl<'de> Visitor<'de> for ContentVisitor {
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     request_bytes: usize,
-    reply_bytes: usize,
     calls: Calls,
     thought: Thought,
     template: EventTemplate,
@@ -188,7 +179,6 @@ impl Decoder {
         Decoder {
             endpoint,
             request_bytes,
-            reply_bytes: 0,
             calls: Calls::default(),
             thought: Thought::default(),
             template: EventTemplate::default(),
@@ -205,11 +195,11 @@ impl Decoder {
         }
         let delta = choice.delta.unwrap_or_default();
         if let Some(Content(text)) = &delta.content {
-            self.push_text(text, chunks);
+            chunks.push_text(text);
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.push_text(&text, chunks);
+            chunks.push_text(&text);
         }
         let (reasoning_content, reasoning) =
             (delta.reasoning_content.and_then(read), delta.reasoning.and_then(read));
@@ -221,13 +211,6 @@ impl Decoder {
         let finish = choice.finish_reason.filter(|reason| !reason.is_empty());
         self.finish = self.finish.take().or(finish);
         Ok(())
-    }
-
-    fn push_text(&mut self, text: &str, chunks: &mut ChunkBuffer) {
-        if !text.is_empty() {
-            self.reply_bytes += text.len();
-            chunks.push_text(text);
-        }
     }
 
     /// Ends the reply and emits what was held back.
@@ -244,12 +227,11 @@ impl Decoder {
             _ if self.calls.is_empty() => Stop::End,
             _ => Stop::Calls,
         };
-        let reply_bytes = self.reply_bytes + self.thought.bytes() + self.calls.bytes();
+        let reply_bytes = chunks.text_bytes() + self.thought.bytes() + self.calls.bytes();
         let counted = CheckedUsage::new(self.usage.unwrap_or_default(), self.request_bytes, reply_bytes);
         chunks.extend(self.opaque_chunk());
         self.calls.emit(stop, chunks).map_err(|cause| http::invalid_reply(&self.endpoint, cause))?;
-        counted.emit(chunks);
-        chunks.push(Chunk::Done(stop));
+        chunks.finish(counted, stop);
         Ok(())
     }
 
@@ -271,27 +253,19 @@ impl Decoder {
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
-        let data = event.data.trim();
-        if data == DONE {
-            return self.finish(chunks);
-        }
-        if data.is_empty() {
+    fn decode(&mut self, name: &str, data: &str, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        if let Some(text) = self.template.text(data).filter(|_| name.is_empty()) {
+            chunks.push_text(text);
             return Ok(());
         }
-        if let Some(text) = self.template.text(data).filter(|_| event.name.is_empty()) {
-            self.push_text(text, chunks);
-            return Ok(());
-        }
-        let decoded: StreamEvent<'_> = serde_json::from_str(data)
-            .map_err(|_| http::invalid_reply(&self.endpoint, "a stream event has an unexpected format"))?;
+        let decoded: StreamEvent<'_> = http::parse_event(&self.endpoint, data)?;
         if let Some(text) = decoded.only_text() {
             self.template.learn(data, text);
         }
         if let Some(error) = decoded.error {
             return Err(http::stream_error(&self.endpoint, &value(error)));
         }
-        if event.name == "error" {
+        if name == "error" {
             let error = serde_json::from_str(data).unwrap_or_default();
             return Err(http::stream_error(&self.endpoint, &error));
         }
@@ -302,7 +276,6 @@ impl http::Decoder for Decoder {
         if let Some(counted) = decoded.usage.and_then(usage).or_else(|| groq.usage.and_then(usage)) {
             self.usage = Some(counted);
         }
-        let before = chunks.added();
         let Choices { first, rest } = decoded.choices.unwrap_or_default();
         for choice in first.into_iter().chain(rest) {
             // Only one choice was requested.
@@ -310,11 +283,15 @@ impl http::Decoder for Decoder {
                 self.choice(choice, chunks)?;
             }
         }
-        if chunks.added() == before {
-            // Calls and reasoning are held back. This tells the consumer that the model is working.
-            chunks.push(Chunk::Usage(self.usage.unwrap_or_default()));
-        }
         Ok(())
+    }
+
+    fn usage(&self, _text_bytes: usize) -> Usage {
+        self.usage.unwrap_or_default()
+    }
+
+    fn done(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        self.finish(chunks)
     }
 
     fn end(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
@@ -335,7 +312,6 @@ fn value(raw: &RawValue) -> Value {
 
 /// Reported token counts. A count that is not a number is ignored, and the others remain valid.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct UsageCounts<'a> {
     #[serde(borrow)]
     prompt_tokens: Option<&'a RawValue>,
@@ -350,7 +326,6 @@ struct UsageCounts<'a> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Details<'a> {
     #[serde(borrow)]
     cached_tokens: Option<&'a RawValue>,

@@ -9,9 +9,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
 use super::super::http::{arguments_object, call_ids};
-use super::super::quirks::accepts_temperature;
+use super::super::quirks::{Dialect, accepts_temperature};
 use super::super::tool_cache::{ToolCache, write};
-use super::Dialect;
 use super::thought::{OpaqueBlock, Thought};
 
 #[derive(Serialize)]

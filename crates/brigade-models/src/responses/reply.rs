@@ -5,7 +5,6 @@ use brigade_core::message::Stop;
 use serde_json::Value;
 
 use super::super::http::{self, ChunkBuffer, Endpoint};
-use super::super::sse::SseEvent;
 use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
 use super::items::{ItemContent, Items, text_field};
@@ -16,7 +15,7 @@ pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     model: String,
     request_bytes: usize,
-    reply_bytes: usize,
+    arguments_bytes: usize,
     items: Items,
     refused: bool,
 }
@@ -24,7 +23,14 @@ pub(in super::super) struct Decoder {
 impl Decoder {
     /// Creates a decoder for this model's reply to a request of this size.
     pub(in super::super) fn new(endpoint: Endpoint, model: String, request_bytes: usize) -> Decoder {
-        Decoder { endpoint, model, request_bytes, reply_bytes: 0, items: Items::default(), refused: false }
+        Decoder {
+            endpoint,
+            model,
+            request_bytes,
+            arguments_bytes: 0,
+            items: Items::default(),
+            refused: false,
+        }
     }
 
     fn handle_event(
@@ -36,8 +42,7 @@ impl Decoder {
         match kind {
             "response.output_item.added" => self.items.begin(event),
             "response.output_item.done" => {
-                let rest = self.items.end(event);
-                self.push_text(rest, chunks);
+                chunks.push_text(&self.items.end(event));
             }
             "response.output_text.delta" => self.text(event, chunks),
             "response.refusal.delta" => {
@@ -46,7 +51,7 @@ impl Decoder {
             }
             "response.function_call_arguments.delta" => {
                 let more = text_field(event, "delta").unwrap_or_default();
-                self.reply_bytes += more.len();
+                self.arguments_bytes += more.len();
                 self.items.arguments(event, &more);
             }
             "response.function_call_arguments.done" => self.items.set_arguments(event),
@@ -75,14 +80,7 @@ impl Decoder {
     fn text(&mut self, event: &Value, chunks: &mut ChunkBuffer) {
         let more = text_field(event, "delta").unwrap_or_default();
         self.items.text(event, &more);
-        self.push_text(more, chunks);
-    }
-
-    fn push_text(&mut self, text: String, chunks: &mut ChunkBuffer) {
-        if !text.is_empty() {
-            self.reply_bytes += text.len();
-            chunks.push_text(&text);
-        }
+        chunks.push_text(&more);
     }
 
     /// Ends the reply and emits what was held back.
@@ -91,8 +89,7 @@ impl Decoder {
             return Err(http::stream_error(&self.endpoint, error));
         }
         let output = response.get("output").and_then(Value::as_array);
-        let rest = self.items.reconcile(output.map(Vec::as_slice).unwrap_or_default());
-        self.push_text(rest, chunks);
+        chunks.push_text(&self.items.reconcile(output.map(Vec::as_slice).unwrap_or_default()));
         let stop = match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
             Some("content_filter") => Stop::Refusal,
             Some(_) => Stop::Length,
@@ -102,10 +99,9 @@ impl Decoder {
             None => Stop::End,
         };
         let counted = response.get("usage").and_then(usage).unwrap_or_default();
-        let counted = CheckedUsage::new(counted, self.request_bytes, self.reply_bytes);
+        let reply_bytes = chunks.text_bytes() + self.arguments_bytes;
         self.emit(stop, chunks)?;
-        counted.emit(chunks);
-        chunks.push(Chunk::Done(stop));
+        chunks.finish(CheckedUsage::new(counted, self.request_bytes, reply_bytes), stop);
         Ok(())
     }
 
@@ -137,8 +133,7 @@ impl Decoder {
             }
         }
         for (provider_id, name, arguments) in calls {
-            chunks.push(Chunk::Call { name, provider_id });
-            chunks.push(http::arguments_chunk(stop, arguments));
+            chunks.push_call(stop, name, provider_id, arguments);
         }
         Ok(())
     }
@@ -152,21 +147,14 @@ impl Decoder {
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
-        let data = event.data.trim();
-        if data.is_empty() || data == "[DONE]" {
-            return Ok(());
-        }
-        let data_value: Value = serde_json::from_str(data)
-            .map_err(|_| http::invalid_reply(&self.endpoint, "a stream event has an unexpected format"))?;
-        let kind = text_field(&data_value, "type").unwrap_or_else(|| event.name.clone());
-        let before = chunks.added();
-        self.handle_event(&kind, &data_value, chunks)?;
-        if chunks.added() == before {
-            // Calls and reasoning are held back. This tells the consumer that the model is working.
-            chunks.push(Chunk::Usage(Usage::default()));
-        }
-        Ok(())
+    fn decode(&mut self, name: &str, data: &str, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        let event: Value = http::parse_event(&self.endpoint, data)?;
+        let kind = text_field(&event, "type").unwrap_or_else(|| name.to_owned());
+        self.handle_event(&kind, &event, chunks)
+    }
+
+    fn usage(&self, _text_bytes: usize) -> Usage {
+        Usage::default()
     }
 
     fn end(&mut self, _chunks: &mut ChunkBuffer) -> Result<(), ModelError> {

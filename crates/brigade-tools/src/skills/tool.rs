@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{SKILL, Skill};
 use crate::files::{Rest, StopSignal, blocking, escape_controls};
-use crate::{AnyTool, EditPlan, FileError, Files, ToolContext, parse_input};
+use crate::{AnyTool, FileError, ToolContext, parse_input};
 
 /// Maximum length of a description in the offer, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 160;
@@ -34,7 +34,6 @@ pub(super) struct SkillTool {
 #[serde(deny_unknown_fields)]
 struct Input {
     name: String,
-    #[serde(default)]
     file: Option<String>,
 }
 
@@ -112,10 +111,6 @@ impl AnyTool for SkillTool {
             })
             .await
         })
-    }
-
-    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("`{SKILL}` does not edit files")))
     }
 }
 

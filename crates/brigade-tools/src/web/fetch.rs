@@ -39,10 +39,8 @@ pub struct WebFetchInput {
     #[schemars(with = "String")]
     url: WebUrl,
     /// First byte
-    #[serde(default)]
     offset: Option<u64>,
     /// Bytes (default 65536, maximum 262144)
-    #[serde(default)]
     limit: Option<u64>,
 }
 
@@ -120,8 +118,7 @@ impl WebFetch {
     async fn read(&self, response: Response, address: &WebUrl) -> Result<Fetched, FetchFailure> {
         let status = response.status();
         if !status.is_success() {
-            let reason = status.canonical_reason().map(|reason| format!(" {reason}"));
-            return Err(FetchFailure::Status { code: status.as_u16(), reason: reason.unwrap_or_default() });
+            return Err(FetchFailure::status(status));
         }
         let content_type = body::content_type(&response);
         let format = body::content_format(&content_type)?;
