@@ -28,6 +28,7 @@ use crate::presets;
 use crate::project_context;
 use crate::sanitize;
 use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreAddress, StoreOrigin, did_you_mean};
+use crate::units;
 
 /// Maximum bytes of command output that a model reads.
 const MAX_SHELL_OUTPUT_BYTES: usize = 32 * 1024;
@@ -255,10 +256,10 @@ fn agents(settings: &Settings) -> AgentCatalog {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-        let files = if more == 1 { "file" } else { "files" };
-        output::note(&format!(
-            "warning: {more} more agent {files} cannot be used. List all problems with: brigade agents list"
-        ));
+let files = units::count(more, "more agent file");
+output::note(&format!(
+"warning: {files} cannot be used. List all problems with: brigade agents list"
+));
     }
     catalogue
 }

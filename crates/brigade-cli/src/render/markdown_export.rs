@@ -260,7 +260,7 @@ impl MarkdownPage {
         if lines <= MAX_OPEN_LINES || language == "diff" {
             return self.paragraph(&fenced(text, language));
         }
-        let summary = units::format_line_count(lines);
+let summary = units::count(lines, "line");
         self.paragraph(&format!("<details><summary>{summary}</summary>"));
         self.paragraph(&fenced(text, language));
         self.paragraph("</details>");

@@ -318,7 +318,7 @@ pub(crate) fn usage_text(spent: &Spent) -> String {
     };
     let agents = match spent.reported.agents {
         0 => String::new(),
-        agents => format!(", {}", count(agents, "reported sub-agent")),
+agents => format!(", {}", units::count(agents, "reported sub-agent")),
     };
     let (input, output) = (spent.usage.input_total(), spent.usage.output);
     format!("{input} tokens in, {output} out{doubt}{reported}{agents}, {}", cost_text(spent))
@@ -336,7 +336,7 @@ fn cost_text(spent: &Spent) -> String {
 
 fn budget_text(grant: &Grant) -> String {
     let Budget { tokens, usd, agents, .. } = grant.budget;
-    let mut text = count(u64::from(grant.turns), "turn");
+let mut text = units::count(grant.turns, "turn");
     if let Limit::AtMost(tokens) = tokens {
         text.push_str(&format!(", {} tokens", units::format_compact(tokens)));
     }
@@ -344,12 +344,7 @@ fn budget_text(grant: &Grant) -> String {
         text.push_str(&format!(", ${}", units::exact_dollars(usd)));
     }
     if let Limit::AtMost(agents) = agents {
-        text.push_str(&format!(", {}", count(agents, "agent")));
+text.push_str(&format!(", {}", units::count(agents, "agent")));
     }
     text
-}
-
-/// Number with a noun, in the plural unless it is 1.
-pub(crate) fn count(number: u64, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

@@ -4,8 +4,7 @@ use brigade_core::Record;
 use brigade_core::delegation::Status;
 
 use super::timeline::{
-    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, count, status_text,
-    usage_text,
+ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, status_text, usage_text,
 };
 use super::{width, wrap_hanging, wrap_markdown};
 use crate::clock;
@@ -187,7 +186,7 @@ impl TranscriptPage {
                 let (how, took) = (status_text(&outcome.status), units::format_elapsed(*took));
                 let agents = match spent.agents {
                     0 => String::new(),
-                    agents => format!(" and {}", count(agents, "sub-agent")),
+agents => format!(" and {}", units::count(agents, "sub-agent")),
                 };
                 self.line(
                     4,
@@ -269,7 +268,7 @@ impl TranscriptPage {
 
     fn hidden_note(&mut self, lines: usize, limit: usize, indent: usize) {
         if lines > limit {
-            let hidden = count((lines - limit) as u64, "more line");
+let hidden = units::count(lines - limit, "more line");
             self.line(indent, DIM, &format!("… {hidden} (--full)"));
         }
     }

@@ -11,6 +11,7 @@ use crate::output;
 use crate::render::pad;
 use crate::sanitize;
 use crate::settings::{Settings, agent_dirs};
+use crate::units;
 
 /// Runs the command.
 pub(super) fn run(settings: &Settings, paths: &[PathBuf], is_text: bool) -> Result<Exit, CliError> {
@@ -69,16 +70,11 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
     for problem in problems {
         text.push_str(&format!("{}\n", sanitize::line(&problem.to_string())));
     }
-    let count =
-        |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
-    text.push_str(&format!(
-        "{}: {} usable, {refused} refused",
-        count(reports.len(), "file"),
-        reports.len() - refused
-    ));
-    if !problems.is_empty() {
-        text.push_str(&format!(", {}", count(problems.len(), "other problem")));
-    }
+let (files, usable) = (units::count(reports.len(), "file"), reports.len() - refused);
+text.push_str(&format!("{files}: {usable} usable, {refused} refused"));
+if !problems.is_empty() {
+text.push_str(&format!(", {}", units::count(problems.len(), "other problem")));
+}
     text.push('\n');
     text
 }

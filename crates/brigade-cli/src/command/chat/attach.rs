@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 use brigade::tool::{FileError, Files};
 
 use crate::sanitize;
+use crate::units;
 
 /// Size limit of an attached file. Agents read larger files in parts themselves.
 const MAX_ATTACHED_BYTES: u64 = 64 * 1024;
@@ -53,8 +54,7 @@ pub(super) fn attach(message: &str, files: &Files) -> ComposedMessage {
         match read {
             Ok(content) => {
                 attached.text.push_str(&format!("\n\nFile {path}:\n{}", fenced(&content)));
-                let lines = content.lines().count();
-                let lines = if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
+let lines = units::count(content.lines().count(), "line");
                 attached.notes.push(format!("attached {shown} ({lines})"));
             }
             Err(cause) => attached.notes.push(format!("cannot attach {shown}: {cause}")),

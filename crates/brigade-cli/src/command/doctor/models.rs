@@ -5,6 +5,7 @@ use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
 use crate::error::CliError;
 use crate::model_hints;
 use crate::settings::{ApiKey, SCRIPT_PREFIX, Settings};
+use crate::units;
 
 /// Findings about the configured models, and about all providers.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<(Vec<Finding>, Vec<Finding>), CliError> {
@@ -126,10 +127,9 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
                 "Install a model as described in the server's documentation".to_owned()
             },
         ),
-        Availability::Running(count) => {
-            let models = if *count == 1 { "model" } else { "models" };
-            Finding::ok(format!("{name}: running at {address} with {count} {models}"))
-        }
+Availability::Running(count) => {
+Finding::ok(format!("{name}: running at {address} with {}", units::count(*count, "model")))
+}
         Availability::NotRunning => problem(
             format!("{name}: no response from {address}"),
             format!("Start the server, or set its URL in `providers.{name}.base_url`"),

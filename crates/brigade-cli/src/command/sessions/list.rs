@@ -298,7 +298,7 @@ impl Listing {
             (0, _) => {
                 Some("No sessions yet. Start one with: brigade run \"TASK\", or try: brigade demo".to_owned())
             }
-            (all, 0) => Some(format!("No match in {}. {}", session_count(all), widen_hint(list))),
+(all, 0) => Some(format!("No match in {}. {}", units::count(all, "session"), widen_hint(list))),
             (_, shown) if self.has_more && is_filtered => Some(format!(
                 "Showing {shown} of the matching sessions, newest first. Use --all to show all."
             )),
@@ -308,10 +308,6 @@ impl Listing {
             _ => None,
         }
     }
-}
-
-fn session_count(sessions: usize) -> String {
-    if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") }
 }
 
 /// Hint that lists the ways to widen the search.
