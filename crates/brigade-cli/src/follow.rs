@@ -99,6 +99,11 @@ impl RunView {
         self.wait_reasons.get(session).map(String::as_str)
     }
 
+    /// Role or agent of a session, on one line. Empty if the session is unknown.
+    pub(crate) fn label(&self, session: &SessionId) -> String {
+        self.tree.node(session).map(|node| sanitize::line(&node.label)).unwrap_or_default()
+    }
+
     /// Number of delegation calls of a session without a child yet. They wait for a slot or for budget.
     pub(crate) fn queued_delegations(&self, session: &SessionId) -> usize {
         self.queued_calls.get(session).map_or(0, HashSet::len)

@@ -256,10 +256,10 @@ fn agents(settings: &Settings) -> AgentCatalog {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-let files = units::count(more, "more agent file");
-output::note(&format!(
-"warning: {files} cannot be used. List all problems with: brigade agents list"
-));
+        let files = units::count(more, "more agent file");
+        output::note(&format!(
+            "warning: {files} cannot be used. List all problems with: brigade agents list"
+        ));
     }
     catalogue
 }

@@ -5,9 +5,10 @@ use std::io::IsTerminal;
 use crate::settings::Environment;
 
 /// Whether to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Colour {
     On,
+    #[default]
     Off,
 }
 
@@ -79,7 +80,7 @@ impl Colour {
     /// Applies a style to the text, if colours are on.
     pub(crate) fn paint(self, style: &str, text: &str) -> String {
         match self {
-            Colour::On if !text.is_empty() => format!("\u{1b}[{style}m{text}\u{1b}[0m"),
+            Colour::On if !text.is_empty() && !style.is_empty() => format!("\u{1b}[{style}m{text}\u{1b}[0m"),
             Colour::On | Colour::Off => text.to_owned(),
         }
     }

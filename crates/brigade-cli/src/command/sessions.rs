@@ -210,7 +210,7 @@ impl SessionsContext<'_> {
         let (root, records, new) = (&imported.root, imported.records, imported.new);
         if self.is_text() {
             output::text(root.as_str())?;
-output::note(&format!("{} read, {new} new", units::count(records, "record")));
+            output::note(&format!("{} read, {new} new", units::count(records, "record")));
             import::notes(&imported).iter().for_each(|note| output::note(note));
         } else {
             output::json(&import::json(&imported))?;

@@ -150,8 +150,8 @@ impl ProjectContents {
             lines.push("  has these settings:".to_owned());
             let hidden = settings.len().saturating_sub(MAX_SHOWN_SETTINGS);
             if hidden > 0 {
-let (hidden, file) = (units::count(hidden, "line"), sanitize::line(&config.file));
-lines.push(format!("    … {hidden} omitted; see {file}"));
+                let (hidden, file) = (units::count(hidden, "line"), sanitize::line(&config.file));
+                lines.push(format!("    … {hidden} omitted; see {file}"));
             }
             lines.extend(settings.into_iter().skip(hidden));
         }

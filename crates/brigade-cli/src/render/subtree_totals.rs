@@ -59,7 +59,7 @@ pub(crate) fn subtree_totals(view: &RunView, detail: TreeDetail, colour: Colour,
             (units::format_compact(spent.reported.tokens), units::format_dollars(spent.reported.usd));
         let agents = match spent.reported.agents {
             0 => String::new(),
-agents => format!(" and {}", units::count(agents, "sub-agent")),
+            agents => format!(" and {}", units::count(agents, "sub-agent")),
         };
         let reported = format!("reported by external agents: {tokens} tokens, {usd}{agents}");
         text.push_str(&format!("{}\n", wrap_text(&reported, room)));
@@ -120,7 +120,7 @@ fn failure_causes(view: &RunView, colour: Colour, room: usize) -> String {
         }
     }
     if unfinished.len() > MAX_CAUSES {
-let more = units::count(unfinished.len() - MAX_CAUSES, "more unfinished agent");
+        let more = units::count(unfinished.len() - MAX_CAUSES, "more unfinished agent");
         text.push_str(&format!("✗ … and {more}\n"));
     }
     text

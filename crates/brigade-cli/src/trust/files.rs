@@ -124,7 +124,7 @@ impl ProjectFiles {
         found.extend(has_settings.then(|| "settings".to_owned()));
         found.extend(self.get(MCP_FILE).map(|_| "MCP servers".to_owned()));
         for (number, what) in [(agents.len(), "agent"), (skills, "skill")] {
-found.extend((number > 0).then(|| units::count(number, what)));
+            found.extend((number > 0).then(|| units::count(number, what)));
         }
         found.join(", ")
     }

@@ -70,11 +70,11 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
     for problem in problems {
         text.push_str(&format!("{}\n", sanitize::line(&problem.to_string())));
     }
-let (files, usable) = (units::count(reports.len(), "file"), reports.len() - refused);
-text.push_str(&format!("{files}: {usable} usable, {refused} refused"));
-if !problems.is_empty() {
-text.push_str(&format!(", {}", units::count(problems.len(), "other problem")));
-}
+    let (files, usable) = (units::count(reports.len(), "file"), reports.len() - refused);
+    text.push_str(&format!("{files}: {usable} usable, {refused} refused"));
+    if !problems.is_empty() {
+        text.push_str(&format!(", {}", units::count(problems.len(), "other problem")));
+    }
     text.push('\n');
     text
 }

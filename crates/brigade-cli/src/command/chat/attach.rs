@@ -54,7 +54,7 @@ pub(super) fn attach(message: &str, files: &Files) -> ComposedMessage {
         match read {
             Ok(content) => {
                 attached.text.push_str(&format!("\n\nFile {path}:\n{}", fenced(&content)));
-let lines = units::count(content.lines().count(), "line");
+                let lines = units::count(content.lines().count(), "line");
                 attached.notes.push(format!("attached {shown} ({lines})"));
             }
             Err(cause) => attached.notes.push(format!("cannot attach {shown}: {cause}")),

@@ -138,8 +138,7 @@ impl TranscriptWriter {
             && self.background_children.remove(child)
             && outcome.status != Status::Detached
         {
-            let label = view.tree.node(child).map_or("", |node| node.label.as_str());
-            return self.note(Some("36"), &end_notice(label, outcome));
+            return self.note(Some("36"), &end_notice(&view.label(child), outcome));
         }
         if record.session != self.root {
             return Vec::new();
@@ -315,7 +314,7 @@ pub(super) fn recent_messages(records: &[Record], colour: Colour, columns: usize
         let more = message.len().saturating_sub(MAX_RECALLED_LINES);
         lines.extend(message.into_iter().take(MAX_RECALLED_LINES));
         if more > 0 {
-lines.push(colour.paint("2", &format!("(and {})", units::count(more, "more line"))));
+            lines.push(colour.paint("2", &format!("(and {})", units::count(more, "more line"))));
         }
         lines.push(String::new());
     }

@@ -89,7 +89,7 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     let unmatched = rules_for_unknown_servers(settings);
     findings.push(match setup::check_rules(permissions, &tools) {
         Ok(()) if rules == 0 => Finding::ok(format!("mode {}, no rules", permissions.mode)),
-Ok(()) => Finding::ok(format!("mode {}, {}", permissions.mode, units::count(rules, "rule"))),
+        Ok(()) => Finding::ok(format!("mode {}, {}", permissions.mode, units::count(rules, "rule"))),
         Err(failure) => {
             Finding::problem(failure.to_string(), "Fix this first; runs cannot start until it is fixed")
         }

@@ -127,9 +127,9 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
                 "Install a model as described in the server's documentation".to_owned()
             },
         ),
-Availability::Running(count) => {
-Finding::ok(format!("{name}: running at {address} with {}", units::count(*count, "model")))
-}
+        Availability::Running(count) => {
+            Finding::ok(format!("{name}: running at {address} with {}", units::count(*count, "model")))
+        }
         Availability::NotRunning => problem(
             format!("{name}: no response from {address}"),
             format!("Start the server, or set its URL in `providers.{name}.base_url`"),

@@ -29,7 +29,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         let server = tool.spec().name.split("__").nth(1).unwrap_or_default();
         *counts.entry(server.to_owned()).or_default() += 1;
     }
-let found = |(name, tools)| Finding::ok(format!("{name}: {}", units::count::<usize>(tools, "tool")));
+    let found = |(name, tools)| Finding::ok(format!("{name}: {}", units::count::<usize>(tools, "tool")));
     let mut findings: Vec<Finding> = counts.into_iter().map(found).collect();
     findings.extend(disabled);
     findings.extend(problems.iter().map(|problem| {

@@ -77,7 +77,7 @@ fn state(found: &ProviderStatus) -> String {
             ApiKey::NotNeeded | ApiKey::Missing(_) => "ready (no key is needed)".to_owned(),
         },
         Availability::Running(0) => "running, no models".to_owned(),
-Availability::Running(models) => format!("running, {}", units::count(*models, "model")),
+        Availability::Running(models) => format!("running, {}", units::count(*models, "model")),
         Availability::NotRunning => format!("not running at {}", sanitize::line(&offer.base_url)),
         Availability::NoKey(variable) => format!("no key: set {variable}"),
         Availability::Failed(cause) => format!("no model list: {}", sanitize::line(cause)),

@@ -37,7 +37,7 @@ pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     notes.extend(imported.pending.iter().take(MAX_SHOWN_CALLS).map(line));
     if imported.pending.len() > MAX_SHOWN_CALLS {
         let more = imported.pending.len() - MAX_SHOWN_CALLS;
-notes.push(units::count(more, "more pending call"));
+        notes.push(units::count(more, "more pending call"));
     }
     notes
 }

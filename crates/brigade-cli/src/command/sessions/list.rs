@@ -298,7 +298,7 @@ impl Listing {
             (0, _) => {
                 Some("No sessions yet. Start one with: brigade run \"TASK\", or try: brigade demo".to_owned())
             }
-(all, 0) => Some(format!("No match in {}. {}", units::count(all, "session"), widen_hint(list))),
+            (all, 0) => Some(format!("No match in {}. {}", units::count(all, "session"), widen_hint(list))),
             (_, shown) if self.has_more && is_filtered => Some(format!(
                 "Showing {shown} of the matching sessions, newest first. Use --all to show all."
             )),
