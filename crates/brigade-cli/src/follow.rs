@@ -13,15 +13,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::approval_prompt::RunAction;
+use crate::args::{Flags, Global};
 use crate::attention::Attention;
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::progress::Progress;
 use crate::render::truncate_at_word;
 use crate::sanitize;
+use crate::settings::Settings;
 use crate::store_advice;
 use crate::summary::CommandHints;
 use crate::suspend;
+use crate::terminal::{self, Colour};
 
 /// Interval at which a live tree is drawn.
 pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(100);
@@ -242,13 +245,9 @@ pub(crate) struct Signals {
 impl Signals {
     /// Installs the signal handlers. Ctrl-Z does not stop the process during a write to the store.
     pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Signals, CliError> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
-        };
         Ok(Signals {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen_for(SignalKind::interrupt())?,
+            terminate: listen_for(SignalKind::terminate())?,
             suspend: suspend::listen()?,
             store,
         })
@@ -273,6 +272,16 @@ impl Signals {
     fn suspend(&self) {
         suspend::suspend(&*self.store);
     }
+
+    /// Store that the signals do not interrupt.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+/// Installs the handler of a signal.
+pub(crate) fn listen_for(kind: SignalKind) -> Result<Signal, CliError> {
+    signal(kind).map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
 }
 
 /// User request to the process.
@@ -280,6 +289,33 @@ impl Signals {
 enum Interrupt {
     End,
     Suspend,
+}
+
+/// Connection of a command to its user while it follows runs.
+pub(crate) struct Console {
+    pub(crate) signals: Signals,
+    pub(crate) attention: Attention,
+    /// Commands that the output suggests.
+    pub(crate) hints: CommandHints,
+    /// Colours of standard error.
+    pub(crate) colour: Colour,
+}
+
+impl Console {
+    pub(crate) fn new(
+        global: &Global,
+        flags: &Flags,
+        settings: &Settings,
+        runtime: &Runtime,
+        signals: Signals,
+    ) -> Console {
+        Console {
+            signals,
+            attention: Attention::new(settings, runtime),
+            hints: CommandHints::new(global, flags),
+            colour: terminal::stderr_colour(&settings.environment),
+        }
+    }
 }
 
 /// Result of a run that was followed.
@@ -301,10 +337,9 @@ pub(crate) async fn follow(
     mut run: Run,
     mut view: RunView,
     progress: &mut Progress,
-    signals: &mut Signals,
-    hints: &CommandHints,
-    attention: &mut Attention,
+    console: &mut Console,
 ) -> Result<FollowedRun, CliError> {
+    let Console { signals, attention, hints, .. } = console;
     let root = run.session().clone();
     let mut events = run.take_events_after(view.cursor);
     show_queued(&mut events, &mut view, progress)?;

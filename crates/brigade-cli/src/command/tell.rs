@@ -12,16 +12,14 @@ use serde_json::json;
 
 use super::resume::{ResumeOutcome, refuse_agent, resume_session};
 use crate::args::{Flags, Global, OutputFormat, Tell};
-use crate::attention::Attention;
 use crate::error::{CliError, Exit};
-use crate::follow::Signals;
+use crate::follow::{Console, Signals};
 use crate::output;
 use crate::progress::Progress;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
-use crate::summary::{self, CommandHints, store_flag};
-use crate::terminal;
+use crate::summary::{self, store_flag};
 
 use other_process::FollowOutcome;
 
@@ -118,12 +116,8 @@ async fn follow_other_process(
             Ok(Some(Exit::Cancelled))
         }
         FollowOutcome::Ended(followed) => {
-            let hints = CommandHints::new(global, flags);
-            let colour = terminal::stderr_colour(&settings.environment);
-            let mut attention = Attention::new(settings, runtime);
-            summary::finish(runtime.store(), *followed, global, &hints, colour, &mut signals, &mut attention)
-                .await
-                .map(Some)
+            let mut console = Console::new(global, flags, settings, runtime, signals);
+            summary::finish(*followed, global, &mut console).await.map(Some)
         }
     }
 }

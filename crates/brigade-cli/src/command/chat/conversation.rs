@@ -20,7 +20,7 @@ use super::slash_output::{self, NO_SESSION};
 use crate::approval_prompt::GivenAnswer;
 use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::error::CliError;
-use crate::follow::RunView;
+use crate::follow::{Console, RunView, Signals};
 use crate::model_hints;
 use crate::session_ref;
 use crate::settings::Settings;
@@ -118,6 +118,12 @@ impl Conversation {
     /// Flags for suggested commands.
     pub(super) fn hints(&self) -> CommandHints {
         CommandHints::new(&self.global, &self.flags)
+    }
+
+    /// Installs the signal handlers of a chat without a screen.
+    pub(super) fn console(&self) -> Result<Console, CliError> {
+        let signals = Signals::listen(self.store.clone())?;
+        Ok(Console::new(&self.global, &self.flags, &self.settings, &self.runtime, signals))
     }
 
     /// Colour setting of the terminal.

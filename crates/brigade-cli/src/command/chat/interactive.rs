@@ -13,7 +13,7 @@ use brigade::{Follow, Run, RunError, RunEvent, RunEvents, RunResult};
 use brigade_core::{Cursor, SessionId, State, Status};
 use crossterm::event::EventStream;
 use futures::{FutureExt, StreamExt};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 use tokio::time::MissedTickBehavior;
 
 use super::attach::ComposedMessage;
@@ -24,6 +24,7 @@ use super::input_line::InputLine;
 use super::screen::{Frame, Screen};
 use super::transcript_writer::{self, TranscriptWriter};
 use crate::error::{CliError, Exit};
+use crate::follow::listen_for;
 use crate::keyboard::editor::TakenInput;
 use crate::output;
 use crate::render::wrap_text;
@@ -103,8 +104,8 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     let writer = TranscriptWriter::new(root, colour, conversation.background_children.clone());
     // From here on a signal no longer ends the process, so that the terminal is always restored.
     let signals = ChatSignals {
-        terminate: listen(SignalKind::terminate())?,
-        interrupt: listen(SignalKind::interrupt())?,
+        terminate: listen_for(SignalKind::terminate())?,
+        interrupt: listen_for(SignalKind::interrupt())?,
         suspend: suspend::listen()?,
     };
     let screen = Screen::enter(colour)?;
@@ -136,10 +137,6 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     }
     attention.finish().await;
     Ok(exit)
-}
-
-fn listen(kind: SignalKind) -> Result<Signal, CliError> {
-    signal(kind).map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
 }
 
 async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
