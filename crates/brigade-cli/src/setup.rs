@@ -141,6 +141,27 @@ pub(crate) async fn runtime(
     Ok(Runtime::new(store, library, models(settings)))
 }
 
+/// Runtime for a command that controls a stored session, in the directory of that session if it still exists.
+pub(crate) async fn control_runtime(
+    mut settings: Settings,
+    store: Arc<dyn Store>,
+    session: &SessionId,
+) -> Result<Runtime, CliError> {
+    // Nothing is sent to an agent here.
+    settings.instructions = Instructions::None;
+    // A session can be controlled even if its folder no longer exists.
+    if let Some(folder) = session_folder(&*store, session).await?.filter(|folder| folder.is_dir()) {
+        settings.folder = folder;
+    }
+    runtime(&settings, store, &Servers::default()).await
+}
+
+/// Opens a directory as a workspace.
+pub(crate) fn open_workspace(folder: &Path) -> Result<Workspace, CliError> {
+    Workspace::open(folder)
+        .map_err(|error| CliError::usage(format!("cannot use the directory {}: {error}", folder.display())))
+}
+
 /// Library settings with instructions, environment and external agents.
 pub(crate) async fn run_settings(
     settings: &Settings,
@@ -214,9 +235,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
             "{folder} does not exist or is not a directory. Choose another with --cwd."
         )));
     }
-    let workspace = Workspace::open(&settings.folder).map_err(|error| {
-        CliError::usage(format!("cannot use the directory {}: {error}", settings.folder.display()))
-    })?;
+    let workspace = open_workspace(&settings.folder)?;
     let shell = ShellSettings {
         guard: guard_command()?,
         directory: workspace.root().to_path_buf(),

@@ -1,6 +1,8 @@
 //! Properties of the terminal.
 
-use std::io::IsTerminal;
+use std::io::{BufRead, IsTerminal};
+
+use tokio::sync::mpsc;
 
 use crate::settings::Environment;
 
@@ -53,6 +55,23 @@ pub(crate) fn can_chat(environment: &Environment) -> bool {
 /// Discards typed input that was not read yet. If that fails, there is no terminal.
 pub(crate) fn discard_typed_input() {
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
+}
+
+/// Lines of standard input. A dedicated thread reads them, because a blocking read cannot be cancelled.
+pub(crate) fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            line.clear();
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 /// Columns and rows of standard error, queried each time because windows are resized.

@@ -76,7 +76,7 @@ fn continue_session(global: Global, run: args::Run) -> Result<Exit, CliError> {
 
 /// The schema in a file, or in the argument itself if that begins as a JSON object does.
 fn schema(given: &Path) -> Result<ResultSchema, CliError> {
-    let shown = sanitize::line(&given.display().to_string());
+    let shown = sanitize::path(given);
     let text = match given.to_str().filter(|text| text.trim_start().starts_with('{')) {
         Some(json) => json.to_owned(),
         None => std::fs::read_to_string(given)

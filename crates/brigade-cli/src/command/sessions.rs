@@ -237,11 +237,8 @@ impl SessionsContext<'_> {
         }
         let title = session_ref::title(&*self.store, session).await;
         self.store.remove(session).await?;
-        match self.is_text() {
-            true => output::note(&format!("Removed {title}")),
-            false => output::json(&json!({ "session_id": session, "status": "removed" }))?,
-        }
-        Ok(Exit::Done)
+        let json = json!({ "session_id": session, "status": "removed" });
+        output::note_or_json(self.global.output_format, &format!("Removed {title}"), &json)
     }
 }
 

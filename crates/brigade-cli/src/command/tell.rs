@@ -11,7 +11,7 @@ use brigade_core::SessionId;
 use serde_json::json;
 
 use super::resume::{ResumeOutcome, refuse_agent, resume_session};
-use crate::args::{Flags, Global, OutputFormat, Tell};
+use crate::args::{Flags, Global, Tell};
 use crate::error::{CliError, Exit};
 use crate::follow::{Console, Signals};
 use crate::output;
@@ -123,16 +123,10 @@ async fn follow_other_process(
 }
 
 async fn print_delivered(global: &Global, store: &dyn Store, session: &SessionId) -> Result<Exit, CliError> {
-    match global.output_format {
-        OutputFormat::Text => {
-            let title = session_ref::title(store, session).await;
-            output::note(&format!("{title} is running and reads the message before its next turn"))
-        }
-        OutputFormat::Json | OutputFormat::StreamJson => {
-            output::json(&json!({ "type": "told", "session_id": session, "status": "running" }))?;
-        }
-    }
-    Ok(Exit::Done)
+    let title = session_ref::title(store, session).await;
+    let text = format!("{title} is running and reads the message before its next turn");
+    let json = json!({ "type": "told", "session_id": session, "status": "running" });
+    output::note_or_json(global.output_format, &text, &json)
 }
 
 /// Whether a process runs the tree now.

@@ -117,7 +117,7 @@ impl<'a> Timeline<'a> {
             Event::Started { delegation, grant, parent, depth, .. } => {
                 self.started_at = at;
                 self.last_text = "";
-                let (label, parent, depth) = (label(delegation), parent.as_ref(), *depth);
+                let (label, parent, depth) = (delegation.label(), parent.as_ref(), *depth);
                 self.items.push(Item::RoundStarted(RoundStarted {
                     at,
                     label,
@@ -228,7 +228,7 @@ impl<'a> Timeline<'a> {
                 call.change = change::change_of(call, &mut self.contents);
             }
             Event::Delegated { child, delegation, .. } => {
-                call.children.push(Child { session: child, label: label(delegation), at, returned: None });
+                call.children.push(Child { session: child, label: delegation.label(), at, returned: None });
             }
             Event::Returned { child, outcome, spent, .. } => {
                 if let Some(child) = call.children.iter_mut().rev().find(|known| known.session == child) {
@@ -270,11 +270,6 @@ impl RoundStarted<'_> {
     pub(crate) fn budget_text(&self) -> String {
         budget_text(self.grant)
     }
-}
-
-/// Role of a delegation, or its agent.
-pub(crate) fn label(delegation: &Delegation) -> &str {
-    delegation.label()
 }
 
 fn sender_label(from: &Speaker) -> String {

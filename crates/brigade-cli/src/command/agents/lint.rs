@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use brigade::agents::{self, AgentProblem, FileReport, KeyNote, KeyStatus};
 use serde_json::{Value, json};
 
-use super::display_path;
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::pad;
@@ -58,7 +57,7 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
             Ok(definition) => (definition.agent.id.as_str(), &definition.notes),
             Err(refusal) => ("refused", &refusal.notes),
         };
-        text.push_str(&format!("{}: {what} ({})\n", display_path(&report.file), report.format.word()));
+        text.push_str(&format!("{}: {what} ({})\n", sanitize::path(&report.file), report.format.word()));
         text.push_str(&lines(notes));
         if let Err(refusal) = &report.outcome
             && !notes.iter().any(|note| note.status == KeyStatus::Refused)

@@ -150,10 +150,10 @@ pub(super) fn complete(before: &str, folder: &Path) -> Option<Completion> {
 }
 
 /// Prefix that all names share.
-fn common_prefix(names: &[String]) -> &str {
-    let first = names.first().map_or("", String::as_str);
-    let shared = |name: &String| {
-        let same = first.char_indices().zip(name.chars()).take_while(|((_, a), b)| a == b);
+pub(super) fn common_prefix<T: AsRef<str>>(names: &[T]) -> &str {
+    let first = names.first().map_or("", T::as_ref);
+    let shared = |name: &T| {
+        let same = first.char_indices().zip(name.as_ref().chars()).take_while(|((_, a), b)| a == b);
         same.last().map_or(0, |((at, c), _)| at + c.len_utf8())
     };
     &first[..names.iter().map(shared).min().unwrap_or(0)]

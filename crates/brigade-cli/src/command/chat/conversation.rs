@@ -29,7 +29,7 @@ use crate::summary::CommandHints;
 use crate::terminal::{self, Colour};
 
 /// Actor that the log records.
-const USER: &str = "the user";
+pub(super) const USER: &str = "the user";
 
 /// Limits of a chat: its session, and the one that it switches to. A stopped round has as much time as it needs.
 const LIMITS: OpenLimits = OpenLimits { max_open: 2, stop_timeout: None };
@@ -256,16 +256,6 @@ impl Conversation {
         self.start_next_round().await.map_err(|failure| {
             failure.hint("The message was saved. It will be delivered with your next message.")
         })
-    }
-
-    /// Sends a message to a running session.
-    pub(super) async fn tell(&self, session: &SessionId, text: &str) -> Result<(), CliError> {
-        self.runtime.tell(session, text).await.map_err(CliError::from)
-    }
-
-    /// Cancels a running session.
-    pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), CliError> {
-        self.runtime.cancel(session, USER).await.map_err(CliError::from)
     }
 
     /// Requests the running round to stop.

@@ -1,10 +1,7 @@
 //! Chat without a screen: reads messages line by line, and prints replies to standard output.
 
-use std::io::BufRead;
-
 use brigade::{Detached, Run, RunResult};
 use brigade_core::Status;
-use tokio::sync::mpsc;
 
 use super::attach::ComposedMessage;
 use super::commands::{self, Command, ParsedLine};
@@ -34,7 +31,7 @@ enum NextStep {
 /// Runs the chat until the input ends. The exit code is that of the last round.
 pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
     let mut console = conversation.console()?;
-    let mut lines = stdin_lines();
+    let mut lines = terminal::stdin_lines();
     let mut exit = Exit::Done;
     let mut detached_runs = Vec::new();
     loop {
@@ -91,23 +88,6 @@ fn report(failure: CliError) -> Result<(), CliError> {
             Ok(())
         }
     }
-}
-
-/// Lines of standard input, read by a detached thread.
-fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        let mut input = std::io::stdin().lock();
-        let mut line = Vec::new();
-        while input.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
-            line.clear();
-            if sender.send(text).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 /// Sends a message and follows its round.

@@ -132,7 +132,7 @@ fn default_model_line(settings: &Settings) -> String {
         Some(model) => format!("* Default model: {}\n", sanitize::line(model)),
         None => format!(
             "No model is set. Pass one with --model, or set `model = \"PROVIDER/MODEL\"` in\n{}\n",
-            sanitize::line(&settings.existing_config_file().display().to_string())
+            sanitize::path(&settings.existing_config_file())
         ),
     }
 }
