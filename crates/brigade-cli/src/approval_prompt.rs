@@ -12,9 +12,10 @@ use brigade::Workspace;
 use brigade_core::event::Answer;
 use brigade_core::view::{PendingApproval, Tree};
 use brigade_core::{CallId, SessionId};
+use crossterm::event::Event;
 
 use crate::clock;
-use crate::keyboard::keys::Key;
+use crate::keyboard::keys::{self, Key};
 use crate::progress::Footer;
 use crate::render::approval_view::{self, DiffDetail, RenderedApproval, ViewOptions};
 use crate::render::{self, wrap_items};
@@ -200,6 +201,20 @@ impl ApprovalPrompt {
     /// Handles pasted text.
     pub(crate) fn paste(&mut self, text: &str) {
         self.key_prompt.paste(text);
+    }
+
+    /// Handles an event of the terminal. `suspend` runs for Ctrl-Z.
+    pub(crate) fn event(&mut self, event: Event, tree: &Tree, suspend: impl FnOnce()) -> PromptAction {
+        match event {
+            Event::Key(key) => match keys::from_event(key) {
+                Some(Key::Suspend) => suspend(),
+                Some(key) => return self.key(key, tree),
+                None => {}
+            },
+            Event::Paste(text) => self.paste(&text),
+            Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
+        }
+        PromptAction::Nothing
     }
 
     /// Handles a line of input.

@@ -110,10 +110,7 @@ pub(crate) fn without_temporary_path(error: &std::io::Error) -> String {
 
 impl Display for CliError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CliError::Usage(error) | CliError::Failed(error) => write!(f, "{error:#}"),
-            CliError::OutputClosed => f.write_str("standard output was closed"),
-        }
+        f.write_str(&self.message().unwrap_or_else(|| "standard output was closed".to_owned()))
     }
 }
 

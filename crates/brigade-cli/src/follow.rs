@@ -13,15 +13,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::approval_prompt::RunAction;
+use crate::args::{Flags, Global};
 use crate::attention::Attention;
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::progress::Progress;
 use crate::render::truncate_at_word;
 use crate::sanitize;
+use crate::settings::Settings;
 use crate::store_advice;
 use crate::summary::CommandHints;
 use crate::suspend;
+use crate::terminal::{self, Colour};
 
 /// Interval at which a live tree is drawn.
 pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(100);
@@ -40,17 +43,25 @@ pub(crate) struct RunView {
     pub(crate) schema: Option<Text>,
     /// Position of the last event that was applied.
     pub(crate) cursor: Cursor,
-    calls: HashMap<SessionId, HashMap<CallId, String>>,
-    current_calls: HashMap<SessionId, String>,
-    last_calls: HashMap<SessionId, String>,
-    wait_reasons: HashMap<SessionId, String>,
     /// Whether the root's last model call failed for a reason that a retry does not fix.
     pub(crate) has_fatal_fault: bool,
-    /// Last fault of each session whose current turn has no reply yet.
-    faults: HashMap<SessionId, String>,
-    queued_calls: HashMap<SessionId, HashSet<CallId>>,
-    /// Calls of each session's last turn that were started.
-    started_calls: HashMap<SessionId, HashSet<CallId>>,
+    sessions: HashMap<SessionId, SessionProgress>,
+}
+
+/// Calls and waits of one session.
+#[derive(Default)]
+struct SessionProgress {
+    /// Calls of the last turn.
+    calls: HashMap<CallId, String>,
+    /// Delegation calls of the last turn that have no child yet.
+    queued_calls: HashSet<CallId>,
+    /// Calls of the last turn that were started.
+    started_calls: HashSet<CallId>,
+    current_call: Option<String>,
+    last_call: Option<String>,
+    wait_reason: Option<String>,
+    /// Last fault of the current turn, while it has no reply.
+    fault: Option<String>,
 }
 
 impl RunView {
@@ -62,14 +73,8 @@ impl RunView {
             grant: None,
             schema: None,
             cursor: Cursor::START,
-            calls: HashMap::new(),
-            current_calls: HashMap::new(),
-            last_calls: HashMap::new(),
-            wait_reasons: HashMap::new(),
             has_fatal_fault: false,
-            faults: HashMap::new(),
-            queued_calls: HashMap::new(),
-            started_calls: HashMap::new(),
+            sessions: HashMap::new(),
         }
     }
 
@@ -86,22 +91,27 @@ impl RunView {
 
     /// Current call of a session, with its most significant argument.
     pub(crate) fn doing(&self, session: &SessionId) -> Option<&str> {
-        self.current_calls.get(session).map(String::as_str)
+        self.sessions.get(session)?.current_call.as_deref()
     }
 
     /// Last call of a session.
     pub(crate) fn last_call(&self, session: &SessionId) -> Option<&str> {
-        self.last_calls.get(session).map(String::as_str)
+        self.sessions.get(session)?.last_call.as_deref()
     }
 
     /// Reason why the request of a session waits.
     pub(crate) fn wait_reason(&self, session: &SessionId) -> Option<&str> {
-        self.wait_reasons.get(session).map(String::as_str)
+        self.sessions.get(session)?.wait_reason.as_deref()
+    }
+
+    /// Role or agent of a session, on one line. Empty if the session is unknown.
+    pub(crate) fn label(&self, session: &SessionId) -> String {
+        self.tree.node(session).map(|node| sanitize::line(&node.label)).unwrap_or_default()
     }
 
     /// Number of delegation calls of a session without a child yet. They wait for a slot or for budget.
     pub(crate) fn queued_delegations(&self, session: &SessionId) -> usize {
-        self.queued_calls.get(session).map_or(0, HashSet::len)
+        self.sessions.get(session).map_or(0, |session| session.queued_calls.len())
     }
 
     /// Applies an event of a stream.
@@ -114,47 +124,23 @@ impl RunView {
 
     /// Applies what is not in the log. A request counts as waiting until the next event of its session.
     fn observe(&mut self, live: &RunEvent) {
+        let session = self.sessions.entry(live.session().clone()).or_default();
+        session.wait_reason = None;
         match live {
-            RunEvent::Waiting { session, why } => {
-                self.wait_reasons.insert(session.clone(), sanitize::line(why));
-            }
-            RunEvent::Delta { session, .. } | RunEvent::Discarded { session, .. } => {
-                self.wait_reasons.remove(session);
-            }
-            RunEvent::Record(record) => {
-                self.wait_reasons.remove(&record.session);
-                self.observe_attempt(record);
-            }
-        }
-    }
-
-    /// Shows the fault of a failed attempt until a reply arrives. The model may be unreachable.
-    fn observe_attempt(&mut self, record: &Record) {
-        let session = &record.session;
-        match &record.event {
-            Event::CallFailed { cause: CallFault::Transient { message }, .. } => {
-                self.faults.insert(session.clone(), sanitize::line(message));
-            }
-            Event::Called { .. } => {
-                if let Some(fault) = self.faults.get(session) {
-                    self.wait_reasons.insert(session.clone(), format!("retrying after: {fault}"));
-                }
-            }
-            Event::Replied { .. } | Event::CallFailed { .. } | Event::Ended { .. } => {
-                self.faults.remove(session);
-            }
-            _ => {}
+            RunEvent::Waiting { why, .. } => session.wait_reason = Some(sanitize::line(why)),
+            RunEvent::Delta { .. } | RunEvent::Discarded { .. } => {}
+            RunEvent::Record(record) => session.observe_attempt(&record.event),
         }
     }
 
     /// Tool of a call, with its most significant argument.
     pub(crate) fn call_label(&self, session: &SessionId, call: CallId) -> &str {
-        self.calls.get(session).and_then(|calls| calls.get(&call)).map_or("", String::as_str)
+        self.sessions.get(session).map_or("", |session| session.call_label(call))
     }
 
     /// Whether a call of the session's last turn was started.
     pub(crate) fn has_started(&self, session: &SessionId, call: CallId) -> bool {
-        self.started_calls.get(session).is_some_and(|calls| calls.contains(&call))
+        self.sessions.get(session).is_some_and(|session| session.started_calls.contains(&call))
     }
 
     /// Applies an event of the log.
@@ -163,55 +149,67 @@ impl RunView {
         self.cursor = record.pos;
         if record.session == self.root {
             match &record.event {
+                Event::Started { grant, delegation, .. } => {
+                    self.grant = Some((*grant, record.at));
+                    self.schema.clone_from(&delegation.schema);
+                    self.has_fatal_fault = false;
+                }
                 Event::CallFailed { cause, .. } => {
                     self.has_fatal_fault = matches!(cause, CallFault::Fatal { .. });
                 }
-                Event::Started { .. } | Event::Called { .. } => self.has_fatal_fault = false,
+                Event::Called { .. } => self.has_fatal_fault = false,
                 _ => {}
             }
         }
-        match &record.event {
-            Event::Started { grant, delegation, .. } if record.session == self.root => {
-                self.grant = Some((*grant, record.at));
-                self.schema.clone_from(&delegation.schema);
+        self.sessions.entry(record.session.clone()).or_default().apply(&record.event);
+    }
+}
+
+impl SessionProgress {
+    fn call_label(&self, call: CallId) -> &str {
+        self.calls.get(&call).map_or("", String::as_str)
+    }
+
+    /// Shows the fault of a failed attempt until a reply arrives. The model may be unreachable.
+    fn observe_attempt(&mut self, event: &Event) {
+        match event {
+            Event::CallFailed { cause: CallFault::Transient { message }, .. } => {
+                self.fault = Some(sanitize::line(message));
             }
-            Event::Replied { turn, reply, .. } => {
-                let calls = self.calls.entry(record.session.clone()).or_default();
-                calls.clear();
-                let mut in_line = HashSet::new();
-                for (index, call) in (0..).zip(&reply.calls) {
-                    let id = CallId { turn: *turn, index };
-                    calls.insert(id, summarize_call(call));
-                    if DELEGATION_TOOLS.contains(&call.name.as_str()) {
-                        in_line.insert(id);
-                    }
-                }
-                self.queued_calls.insert(record.session.clone(), in_line);
-                self.started_calls.remove(&record.session);
-                self.current_calls.remove(&record.session);
+            Event::Called { .. } => {
+                self.wait_reason = self.fault.as_ref().map(|fault| format!("retrying after: {fault}"));
             }
-            Event::ToolStarted { call, .. } => {
-                let brief = self.call_label(&record.session, *call).to_owned();
-                self.current_calls.insert(record.session.clone(), brief);
-                self.started_calls.entry(record.session.clone()).or_default().insert(*call);
-            }
-            Event::Delegated { call, .. } => self.dequeue(&record.session, *call),
-            Event::ToolEnded { call, output, .. } => {
-                self.dequeue(&record.session, *call);
-                let how = if output.is_error() { "failed: " } else { "after " };
-                let after = format!("{how}{}", self.call_label(&record.session, *call));
-                self.last_calls.insert(record.session.clone(), after);
-            }
-            Event::Called { .. } | Event::Ended { .. } => {
-                self.current_calls.remove(&record.session);
-            }
+            Event::Replied { .. } | Event::CallFailed { .. } | Event::Ended { .. } => self.fault = None,
             _ => {}
         }
     }
 
-    fn dequeue(&mut self, session: &SessionId, call: CallId) {
-        if let Some(in_line) = self.queued_calls.get_mut(session) {
-            in_line.remove(&call);
+    fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Replied { turn, reply, .. } => {
+                let calls =
+                    (0..).zip(&reply.calls).map(|(index, call)| (CallId { turn: *turn, index }, call));
+                let delegates = |call: &ToolCall| DELEGATION_TOOLS.contains(&call.name.as_str());
+                self.queued_calls =
+                    calls.clone().filter(|(_, call)| delegates(call)).map(|(id, _)| id).collect();
+                self.calls = calls.map(|(id, call)| (id, summarize_call(call))).collect();
+                self.started_calls.clear();
+                self.current_call = None;
+            }
+            Event::ToolStarted { call, .. } => {
+                self.current_call = Some(self.call_label(*call).to_owned());
+                self.started_calls.insert(*call);
+            }
+            Event::Delegated { call, .. } => {
+                self.queued_calls.remove(call);
+            }
+            Event::ToolEnded { call, output, .. } => {
+                self.queued_calls.remove(call);
+                let how = if output.is_error() { "failed: " } else { "after " };
+                self.last_call = Some(format!("{how}{}", self.call_label(*call)));
+            }
+            Event::Called { .. } | Event::Ended { .. } => self.current_call = None,
+            _ => {}
         }
     }
 }
@@ -237,13 +235,9 @@ pub(crate) struct Signals {
 impl Signals {
     /// Installs the signal handlers. Ctrl-Z does not stop the process during a write to the store.
     pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Signals, CliError> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
-        };
         Ok(Signals {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen_for(SignalKind::interrupt())?,
+            terminate: listen_for(SignalKind::terminate())?,
             suspend: suspend::listen()?,
             store,
         })
@@ -268,6 +262,16 @@ impl Signals {
     fn suspend(&self) {
         suspend::suspend(&*self.store);
     }
+
+    /// Store that the signals do not interrupt.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}
+
+/// Installs the handler of a signal.
+pub(crate) fn listen_for(kind: SignalKind) -> Result<Signal, CliError> {
+    signal(kind).map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
 }
 
 /// User request to the process.
@@ -275,6 +279,33 @@ impl Signals {
 enum Interrupt {
     End,
     Suspend,
+}
+
+/// Connection of a command to its user while it follows runs.
+pub(crate) struct Console {
+    pub(crate) signals: Signals,
+    pub(crate) attention: Attention,
+    /// Commands that the output suggests.
+    pub(crate) hints: CommandHints,
+    /// Colours of standard error.
+    pub(crate) colour: Colour,
+}
+
+impl Console {
+    pub(crate) fn new(
+        global: &Global,
+        flags: &Flags,
+        settings: &Settings,
+        runtime: &Runtime,
+        signals: Signals,
+    ) -> Console {
+        Console {
+            signals,
+            attention: Attention::new(settings, runtime),
+            hints: CommandHints::new(global, flags),
+            colour: terminal::stderr_colour(&settings.environment),
+        }
+    }
 }
 
 /// Result of a run that was followed.
@@ -296,10 +327,9 @@ pub(crate) async fn follow(
     mut run: Run,
     mut view: RunView,
     progress: &mut Progress,
-    signals: &mut Signals,
-    hints: &CommandHints,
-    attention: &mut Attention,
+    console: &mut Console,
 ) -> Result<FollowedRun, CliError> {
+    let Console { signals, attention, hints, .. } = console;
     let root = run.session().clone();
     let mut events = run.take_events_after(view.cursor);
     show_queued(&mut events, &mut view, progress)?;

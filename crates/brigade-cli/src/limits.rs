@@ -54,9 +54,8 @@ pub(crate) fn stop_reason(
 pub(crate) fn raising_flag(kind: LimitKind, view: &RunView, timeout: Option<Duration>) -> String {
     let Some((grant, _)) = &view.grant else { return String::new() };
     let twice = |number: u64| number.saturating_mul(2).max(1);
-    let twice_limit = |limit: Limit, needed: u64, minimum: u64| match limit {
-        Limit::AtMost(number) => Some(twice(number).max(twice(needed)).max(minimum)),
-        Limit::Unlimited => None,
+    let twice_limit = |limit: Limit, needed: u64, minimum: u64| {
+        Some(twice(limit.at_most()?).max(twice(needed)).max(minimum))
     };
     let needed = needed(view);
     let amount = match kind {
@@ -79,15 +78,11 @@ pub(crate) fn raising_flag(kind: LimitKind, view: &RunView, timeout: Option<Dura
 fn limit_value(kind: LimitKind, view: &RunView, timeout: Option<Duration>) -> Option<String> {
     let (grant, _) = view.grant.as_ref()?;
     let Grant { budget, turns, .. } = grant;
-    let number = |limit: Limit| match limit {
-        Limit::AtMost(number) => Some(number),
-        Limit::Unlimited => None,
-    };
     match kind {
         LimitKind::Turns => Some(turns.to_string()),
-        LimitKind::Tokens => number(budget.tokens).map(|tokens| tokens.to_string()),
-        LimitKind::Usd => number(budget.usd).map(units::format_dollars_brief),
-        LimitKind::Agents => number(budget.agents).map(|agents| agents.to_string()),
+        LimitKind::Tokens => budget.tokens.at_most().map(|tokens| tokens.to_string()),
+        LimitKind::Usd => budget.usd.at_most().map(units::format_dollars_brief),
+        LimitKind::Agents => budget.agents.at_most().map(|agents| agents.to_string()),
         LimitKind::Time => granted_millis(view, timeout).map(units::format_duration),
         LimitKind::Loop | LimitKind::Permission => None,
     }

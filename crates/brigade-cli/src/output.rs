@@ -6,8 +6,10 @@
 use std::io::{ErrorKind, Write};
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::error::CliError;
+use crate::args::OutputFormat;
+use crate::error::{CliError, Exit};
 use crate::render;
 use crate::sanitize;
 use crate::terminal;
@@ -34,6 +36,15 @@ pub(crate) fn text(text: &str) -> Result<(), CliError> {
 /// Writes one JSON value on one line.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     raw(&json_line(value)?)
+}
+
+/// Reports what a command did: as a note, or as JSON if the user asked for it.
+pub(crate) fn note_or_json(format: OutputFormat, text: &str, value: &Value) -> Result<Exit, CliError> {
+    match format {
+        OutputFormat::Text => note(text),
+        OutputFormat::Json | OutputFormat::StreamJson => json(value)?,
+    }
+    Ok(Exit::Done)
 }
 
 /// Serializes a JSON value as one line.

@@ -6,7 +6,6 @@ mod lines;
 mod live_tree;
 
 use brigade::{ApprovalPolicy, RunEvent};
-use brigade_core::event::Answer;
 use brigade_core::{Event, Record};
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -160,8 +159,7 @@ impl Progress {
 pub(crate) fn message_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Said { text, .. } = &record.event else { return None };
-    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
-    Some(format!("[{}]: {}", sanitize::line(role), indented(text.as_str())))
+    Some(format!("[{}]: {}", view.label(&record.session), indented(text.as_str())))
 }
 
 /// Last sentence that the root agent wrote before its tool calls.
@@ -172,8 +170,7 @@ pub(crate) fn thought_line(run_event: &RunEvent, view: &RunView) -> Option<Strin
         return None;
     }
     let sentence = last_sentence(reply.text.as_str())?;
-    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
-    Some(format!("{}: {sentence}", sanitize::line(role)))
+    Some(format!("{}: {sentence}", view.label(&record.session)))
 }
 
 /// Last sentence of a text, on one line and without surrounding Markdown.
@@ -191,15 +188,7 @@ fn last_sentence(text: &str) -> Option<String> {
 pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Answered { answer, by, .. } = &record.event else { return None };
-    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
-    let answer = match answer {
-        Answer::Once => "allowed once".to_owned(),
-        Answer::Always(rule) => format!("always allowed with {}", sanitize::line(rule)),
-        Answer::Deny { word } => {
-            word.as_deref().map_or("denied".to_owned(), |word| format!("denied: {}", sanitize::line(word)))
-        }
-    };
-    Some(format!("{}: {answer} (by {})", sanitize::line(role), sanitize::line(by)))
+    Some(format!("{}: {}", view.label(&record.session), render::answer_label(answer, by)))
 }
 
 /// Call that a rule or the mode denied, with the reason. A call that the user denied has an answer instead.
@@ -213,10 +202,8 @@ pub(crate) fn denial_line(run_event: &RunEvent, view: &RunView) -> Option<String
     let tool = what.split(' ').next().unwrap_or_default();
     let reason = output.text.as_str().strip_prefix(&format!("`{tool}` is not allowed: "))?;
     // The sentences after the reason are advice to the model.
-    let reason = first_sentence(reason);
-    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
-    let reason = truncate_at_word(&sanitize::line(reason), MAX_REASON_COLUMNS);
-    Some(format!("{}: denied {what}: {reason}", sanitize::line(role)))
+    let reason = truncate_at_word(&sanitize::line(first_sentence(reason)), MAX_REASON_COLUMNS);
+    Some(format!("{}: denied {what}: {reason}", view.label(&record.session)))
 }
 
 /// First sentence of a text, without its period. A period inside backticks is part of a rule.

@@ -26,7 +26,7 @@ pub(crate) use markdown_export::export_markdown;
 pub(crate) use status_counts::AgentStatus;
 pub(crate) use subtree_totals::{TreeDetail, subtree_totals};
 pub(crate) use table::{changes, costs, costs_by_agent, layout, status_cell, summary};
-pub(crate) use timeline::{FileChange, label};
+pub(crate) use timeline::{FileChange, answer_label};
 pub(crate) use transcript::{OutputDetail, transcript};
 pub(crate) use tree::{Row, RowContent, overview};
 pub(crate) use wrap::{wrap_hanging, wrap_markdown, wrap_text};

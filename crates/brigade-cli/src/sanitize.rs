@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::path::Path;
 
 use unicode_width::UnicodeWidthChar;
 
@@ -72,6 +73,11 @@ pub(crate) fn line(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Path for display, on one line.
+pub(crate) fn path(path: &Path) -> String {
+    line(&path.display().to_string())
 }
 
 /// Escapes hostile characters in JSON without changing its meaning. They occur only in strings there.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use brigade::Store;
 use brigade::store::RootSummary;
-use brigade::{Store, Workspace};
 use brigade_core::{Event, SessionId};
 
 use crate::clock;
@@ -74,9 +74,7 @@ pub(crate) async fn last_in_folder(
     folder: &Path,
     start: &str,
 ) -> Result<SessionId, CliError> {
-    let workspace = Workspace::open(folder).map_err(|error| {
-        CliError::usage(format!("cannot use the directory {}: {error}", folder.display()))
-    })?;
+    let workspace = setup::open_workspace(folder)?;
     let mut roots = store.roots().await?;
     roots.retain(|summary| summary.root.is_root());
     roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.at)));

@@ -28,6 +28,7 @@ use crate::presets;
 use crate::project_context;
 use crate::sanitize;
 use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreAddress, StoreOrigin, did_you_mean};
+use crate::units;
 
 /// Maximum bytes of command output that a model reads.
 const MAX_SHELL_OUTPUT_BYTES: usize = 32 * 1024;
@@ -140,6 +141,27 @@ pub(crate) async fn runtime(
     Ok(Runtime::new(store, library, models(settings)))
 }
 
+/// Runtime for a command that controls a stored session, in the directory of that session if it still exists.
+pub(crate) async fn control_runtime(
+    mut settings: Settings,
+    store: Arc<dyn Store>,
+    session: &SessionId,
+) -> Result<Runtime, CliError> {
+    // Nothing is sent to an agent here.
+    settings.instructions = Instructions::None;
+    // A session can be controlled even if its folder no longer exists.
+    if let Some(folder) = session_folder(&*store, session).await?.filter(|folder| folder.is_dir()) {
+        settings.folder = folder;
+    }
+    runtime(&settings, store, &Servers::default()).await
+}
+
+/// Opens a directory as a workspace.
+pub(crate) fn open_workspace(folder: &Path) -> Result<Workspace, CliError> {
+    Workspace::open(folder)
+        .map_err(|error| CliError::usage(format!("cannot use the directory {}: {error}", folder.display())))
+}
+
 /// Library settings with instructions, environment and external agents.
 pub(crate) async fn run_settings(
     settings: &Settings,
@@ -213,9 +235,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
             "{folder} does not exist or is not a directory. Choose another with --cwd."
         )));
     }
-    let workspace = Workspace::open(&settings.folder).map_err(|error| {
-        CliError::usage(format!("cannot use the directory {}: {error}", settings.folder.display()))
-    })?;
+    let workspace = open_workspace(&settings.folder)?;
     let shell = ShellSettings {
         guard: guard_command()?,
         directory: workspace.root().to_path_buf(),
@@ -255,9 +275,9 @@ fn agents(settings: &Settings) -> AgentCatalog {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-        let files = if more == 1 { "file" } else { "files" };
+        let files = units::count(more, "more agent file");
         output::note(&format!(
-            "warning: {more} more agent {files} cannot be used. List all problems with: brigade agents list"
+            "warning: {files} cannot be used. List all problems with: brigade agents list"
         ));
     }
     catalogue

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::{Detached, Follow, ResultSchema, RunError, SessionInfo, Store};
@@ -14,9 +13,8 @@ use futures::future::ready;
 use futures::stream::select_all;
 
 use crate::args::{Flags, Global, OutputFormat};
-use crate::attention::Attention;
 use crate::error::{CliError, Exit};
-use crate::follow::{FollowedRun, RunView, Signals};
+use crate::follow::{Console, FollowedRun, RunView};
 use crate::limits;
 use crate::output;
 use crate::render::approval_view::{DiffDetail, ViewOptions};
@@ -75,44 +73,36 @@ pub(crate) fn store_flag(global: &Global) -> String {
 
 /// Prints the end of a run and waits for its detached sessions. Ctrl-C stops the wait; these sessions can be resumed.
 pub(crate) async fn finish(
-    store: &Arc<dyn Store>,
     followed: FollowedRun,
     global: &Global,
-    hints: &CommandHints,
-    colour: Colour,
-    signals: &mut Signals,
-    attention: &mut Attention,
+    console: &mut Console,
 ) -> Result<Exit, CliError> {
     let detached = followed.result.as_ref().ok().map(|result| result.detached.clone());
     let root = &followed.view.root;
     // A session of a single external call does not read messages.
-    let info = SessionInfo::read(&**store, root).await.ok().flatten();
+    let info = SessionInfo::read(&**console.signals.store(), root).await.ok().flatten();
     let accepts_messages = !info.is_some_and(|info| info.is_passthrough());
-    let tell = accepts_messages.then(|| hints.tell(root));
-    let exit = print(followed, global, hints, tell, colour);
+    let tell = accepts_messages.then(|| console.hints.tell(root));
+    let exit = print(followed, global, &console.hints, tell, console.colour);
     if let Some(detached) = detached.filter(|_| exit.is_ok()) {
-        wait_for_detached(store, &detached, hints, signals, attention).await;
+        wait_for_detached(&detached, console).await;
     }
     tokio::select! {
-        () = attention.finish() => {}
-        () = signals.next() => {}
+        () = console.attention.finish() => {}
+        () = console.signals.next() => {}
     }
     exit
 }
 
 /// Waits for the detached sessions of this process.
-pub(crate) async fn wait_for_detached(
-    store: &Arc<dyn Store>,
-    detached: &Detached,
-    hints: &CommandHints,
-    signals: &mut Signals,
-    attention: &mut Attention,
-) {
+pub(crate) async fn wait_for_detached(detached: &Detached, console: &mut Console) {
+    let Console { signals, attention, hints, .. } = console;
+    let store = signals.store().clone();
     if detached.sessions().is_empty() {
         return;
     }
     for session in detached.sessions() {
-        let title = session_ref::title(&**store, session).await;
+        let title = session_ref::title(&*store, session).await;
         output::note(&format!(
             "{title} is still running in the background. Press Ctrl-C to stop waiting; resume it later with: {}",
             hints.resume(session)
@@ -121,7 +111,7 @@ pub(crate) async fn wait_for_detached(
     let (mut announced, mut views, mut streams) = (HashSet::new(), Vec::new(), Vec::new());
     for session in detached.sessions() {
         // A session that cannot be read is still waited for.
-        let Ok((view, _)) = RunView::load(&**store, session).await else { continue };
+        let Ok((view, _)) = RunView::load(&*store, session).await else { continue };
         let events = Follow::new(store.clone(), session, view.cursor);
         streams.push(events.take_while(|event| ready(event.is_ok())));
         views.push(view);

@@ -1,13 +1,16 @@
 //! Properties of the terminal.
 
-use std::io::IsTerminal;
+use std::io::{BufRead, IsTerminal};
+
+use tokio::sync::mpsc;
 
 use crate::settings::Environment;
 
 /// Whether to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Colour {
     On,
+    #[default]
     Off,
 }
 
@@ -54,6 +57,23 @@ pub(crate) fn discard_typed_input() {
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
+/// Lines of standard input. A dedicated thread reads them, because a blocking read cannot be cancelled.
+pub(crate) fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            line.clear();
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
 /// Columns and rows of standard error, queried each time because windows are resized.
 pub(crate) fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
@@ -79,7 +99,7 @@ impl Colour {
     /// Applies a style to the text, if colours are on.
     pub(crate) fn paint(self, style: &str, text: &str) -> String {
         match self {
-            Colour::On if !text.is_empty() => format!("\u{1b}[{style}m{text}\u{1b}[0m"),
+            Colour::On if !text.is_empty() && !style.is_empty() => format!("\u{1b}[{style}m{text}\u{1b}[0m"),
             Colour::On | Colour::Off => text.to_owned(),
         }
     }

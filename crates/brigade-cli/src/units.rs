@@ -1,8 +1,10 @@
 //! Parsing and formatting of durations, money and counts. Money is never parsed as a float.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use brigade_core::{Spent, amount};
+use brigade_core::Spent;
+pub(crate) use brigade_core::amount::{dollars_as_f64, exact_dollars, parse_count, parse_dollars};
 
 use crate::clock;
 
@@ -71,21 +73,6 @@ pub(crate) fn parse_since(text: &str) -> Result<Since, String> {
     })
 }
 
-/// Parses an amount of dollars as nano-dollars, exactly.
-pub(crate) fn parse_dollars(text: &str) -> Result<u64, String> {
-    amount::parse_dollars(text)
-}
-
-/// Parses a count: `500000`, `500_000`, `500k`, `2M`.
-pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
-    amount::parse_count(text)
-}
-
-/// Formats nano-dollars exactly, without trailing zeros.
-pub(crate) fn exact_dollars(nano: u64) -> String {
-    amount::exact_dollars(nano)
-}
-
 /// Formats nano-dollars for a sentence: two to four digits, rounded up.
 pub(crate) fn format_dollars_brief(nano: u64) -> String {
     let parts = nano.div_ceil(100_000);
@@ -127,11 +114,6 @@ pub(crate) fn format_price(nano: u64) -> String {
     format!("{whole}.{fraction:0<2}")
 }
 
-/// Nano-dollars as a number for JSON.
-pub(crate) fn dollars_as_f64(nano: u64) -> f64 {
-    amount::dollars_as_f64(nano)
-}
-
 /// Formats a number in at most five characters.
 pub(crate) fn format_compact(number: u64) -> String {
     let with_digit =
@@ -145,9 +127,10 @@ pub(crate) fn format_compact(number: u64) -> String {
     }
 }
 
-/// Formats a number of lines.
-pub(crate) fn format_line_count(count: usize) -> String {
-    if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
+/// Number with a noun, in the plural unless it is 1.
+pub(crate) fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// Formats an elapsed time.

@@ -32,6 +32,14 @@ impl Limit {
         }
     }
 
+    /// Largest permitted number, if there is one.
+    pub fn at_most(self) -> Option<u64> {
+        match self {
+            Limit::AtMost(number) => Some(number),
+            Limit::Unlimited => None,
+        }
+    }
+
     /// Returns the rest after `used`.
     pub fn minus(self, used: u64) -> Limit {
         match self {
@@ -54,6 +62,12 @@ impl Limit {
             Limit::AtMost(number) => Limit::AtMost(number / of.max(1)),
             Limit::Unlimited => Limit::Unlimited,
         }
+    }
+}
+
+impl From<Option<u64>> for Limit {
+    fn from(number: Option<u64>) -> Limit {
+        number.map_or(Limit::Unlimited, Limit::AtMost)
     }
 }
 
@@ -106,8 +120,7 @@ impl Budget {
     /// Creates a budget with these limits on tokens and nano-dollars, and any number of agents; `None` if neither
     /// is limited.
     pub fn of(tokens: Option<u64>, usd: Option<u64>) -> Option<Budget> {
-        let limit = |number: Option<u64>| number.map_or(Limit::Unlimited, Limit::AtMost);
-        let budget = Budget { tokens: limit(tokens), usd: limit(usd), agents: Limit::Unlimited };
+        let budget = Budget { tokens: tokens.into(), usd: usd.into(), agents: Limit::Unlimited };
         (budget != Budget::UNLIMITED).then_some(budget)
     }
 

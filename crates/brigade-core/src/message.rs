@@ -131,6 +131,12 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// Tool that starts sub-agents.
+    pub(crate) fn delegation(name: &str, description: impl Into<String>, schema: Value) -> ToolSpec {
+        let (name, description) = (name.to_owned(), description.into());
+        ToolSpec { name, description, schema, category: Category::Subagent }
+    }
+
     /// Approximate number of bytes that the spec adds to a request.
     pub fn bytes(&self) -> usize {
         self.name.len() + self.description.len() + self.schema.to_string().len()

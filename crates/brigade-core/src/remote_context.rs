@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::grant::{Authority, Budget, Limit};
+use crate::grant::{Authority, Budget};
 use crate::money::Resources;
 use crate::permission::Mode;
 
@@ -115,14 +115,10 @@ impl RemoteContext {
     /// Replaces the remaining resources.
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> RemoteContext {
-        let number = |limit: Limit| match limit {
-            Limit::AtMost(number) => Some(number),
-            Limit::Unlimited => None,
-        };
         RemoteContext {
-            tokens: number(budget.tokens),
-            usd: number(budget.usd),
-            agents: number(budget.agents),
+            tokens: budget.tokens.at_most(),
+            usd: budget.usd.at_most(),
+            agents: budget.agents.at_most(),
             ..self
         }
     }
@@ -141,8 +137,7 @@ impl RemoteContext {
 
     /// Caps the budget of the receiving session.
     pub fn cap_budget(&self, local: Budget) -> Budget {
-        let limit = |number: Option<u64>| number.map_or(Limit::Unlimited, Limit::AtMost);
-        local.min(Budget { tokens: limit(self.tokens), usd: limit(self.usd), agents: limit(self.agents) })
+        local.min(Budget { tokens: self.tokens.into(), usd: self.usd.into(), agents: self.agents.into() })
     }
 }
 
@@ -156,6 +151,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::grant::Limit;
 
     fn meta(remote_context: Value) -> Map<String, Value> {
         Map::from_iter([(META_KEY.to_owned(), remote_context)])

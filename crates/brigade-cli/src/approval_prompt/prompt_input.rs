@@ -1,7 +1,5 @@
 //! Terminal input for approvals during a run. The terminal is read only while an approval is pending.
 
-use std::io::BufRead;
-
 use brigade::{Runtime, Workspace};
 use crossterm::event::{Event, EventStream};
 use futures::StreamExt;
@@ -10,7 +8,7 @@ use tokio::sync::mpsc;
 use super::{ApprovalPrompt, PromptAction};
 use crate::error::CliError;
 use crate::follow::RunView;
-use crate::keyboard::{RawTerminal, keys};
+use crate::keyboard::RawTerminal;
 use crate::output;
 use crate::progress::Progress;
 use crate::store_advice;
@@ -100,7 +98,7 @@ impl PromptInput {
                 let raw = RawTerminal::enter()?;
                 self.keys = Some((EventStream::new(), raw));
             }
-            (true, InputMode::Lines) if self.lines.is_none() => self.lines = Some(read_stdin_lines()),
+            (true, InputMode::Lines) if self.lines.is_none() => self.lines = Some(terminal::stdin_lines()),
             (true, _) => {}
         }
         self.show(view, progress);
@@ -128,19 +126,7 @@ impl PromptInput {
         progress: &mut Progress,
     ) -> Result<RunAction, CliError> {
         let action = match typed {
-            UserInput::Event(Event::Key(key)) => match keys::from_event(key) {
-                Some(keys::Key::Suspend) => {
-                    suspend::request();
-                    PromptAction::Nothing
-                }
-                Some(key) => self.prompt.key(key, &view.tree),
-                None => PromptAction::Nothing,
-            },
-            UserInput::Event(Event::Paste(text)) => {
-                self.prompt.paste(&text);
-                PromptAction::Nothing
-            }
-            UserInput::Event(_) => PromptAction::Nothing,
+            UserInput::Event(event) => self.prompt.event(event, &view.tree, suspend::request),
             UserInput::Line(line) => self.prompt.line(&line, &view.tree),
             UserInput::Closed => {
                 self.input_mode = InputMode::Unavailable;
@@ -185,18 +171,4 @@ impl PromptInput {
     pub(crate) fn close(&mut self) {
         self.keys = None;
     }
-}
-
-/// Lines of standard input. A dedicated thread reads them, because a blocking read cannot be cancelled.
-fn read_stdin_lines() -> mpsc::UnboundedReceiver<String> {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }

@@ -3,8 +3,6 @@
 mod lint;
 mod new;
 
-use std::path::Path;
-
 use brigade::agents::{self, AgentDefinition, LoadError};
 use serde_json::{Value, json};
 
@@ -133,9 +131,4 @@ fn describe(definition: &AgentDefinition) -> String {
     row("allow_skills", agent.allow_skills.then(|| "true".to_owned()));
     let notes = lint::lines(&definition.notes);
     format!("{text}\n{notes}\n{}\n", agent.prompt)
-}
-
-/// Path for display, without control characters.
-fn display_path(path: &Path) -> String {
-    sanitize::line(&path.display().to_string())
 }

@@ -2,7 +2,6 @@
 
 mod interactive;
 
-use brigade::mcp::Servers;
 use brigade::{RunError, Runtime, Store, Workspace};
 use brigade_core::event::Answer as UserAnswer;
 use brigade_core::view::{PendingApproval, Tree};
@@ -19,7 +18,7 @@ use crate::preview::{self, Preview};
 use crate::render::approval_view::{self, DiffDetail, ViewOptions};
 use crate::sanitize;
 use crate::session_ref;
-use crate::settings::{Instructions, Settings};
+use crate::settings::Settings;
 use crate::setup;
 use crate::summary::store_flag;
 use crate::terminal::{self, Colour};
@@ -38,26 +37,20 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
             "cannot answer: an agent is running this command. Only the user can answer approval requests.",
         ));
     }
-    let mut settings = Settings::load_user_only(global)?;
-    // Nothing is sent to an agent here.
-    settings.instructions = Instructions::None;
+    let settings = Settings::load_user_only(global)?;
     setup::multi_thread_runtime()?.block_on(async {
         let store = setup::open_existing_store(&settings)?;
         let Some(id) = &answer.id else { return list_all(global, &*store, &settings).await };
         let filter = parse_filter(&*store, id).await?;
-        if let Some(folder) =
-            setup::session_folder(&*store, &filter.session).await?.filter(|folder| folder.is_dir())
-        {
-            settings.folder = folder;
-        }
-        let runtime = setup::runtime(&settings, store, &Servers::default()).await?;
+        let environment = settings.environment.clone();
+        let runtime = setup::control_runtime(settings, store, &filter.session).await?;
         let tree = read(&**runtime.store(), &filter).await?;
         if !answer.words.is_empty() {
             return submit(global, &runtime, &tree, &filter.session, &answer.words).await;
         }
         let is_open = tree.pending_approvals().next().is_some();
         if global.output_format == OutputFormat::Text && terminal::can_prompt() && is_open {
-            return interactive::answer_at_terminal(&runtime, &filter, &settings.environment).await;
+            return interactive::answer_at_terminal(&runtime, &filter, &environment).await;
         }
         let workspace = &runtime.settings().workspace;
         if global.output_format != OutputFormat::Text {
@@ -85,10 +78,7 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         }
         let folder = setup::session_folder(store, &summary.root).await?.filter(|folder| folder.is_dir());
         let folder = folder.unwrap_or_else(|| settings.folder.clone());
-        let workspace = Workspace::open(&folder).map_err(|error| {
-            CliError::usage(format!("cannot use the directory {}: {error}", folder.display()))
-        })?;
-        listed.push((tree, workspace));
+        listed.push((tree, setup::open_workspace(&folder)?));
     }
     if global.output_format != OutputFormat::Text {
         return list_as_json(

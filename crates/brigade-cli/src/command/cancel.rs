@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use brigade::mcp::Servers;
 use brigade::{ResumeOptions, RunError, RunEvent, Runtime, Store, StoreError};
 use brigade_core::{Cursor, Event, Record, SessionId, State, Status};
 use serde_json::json;
 
 use super::tell::is_running;
-use crate::args::{Cancel, Global, OutputFormat};
+use crate::args::{Cancel, Global};
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::session_ref;
-use crate::settings::{Instructions, Settings};
+use crate::settings::Settings;
 use crate::setup;
 
 /// Time that a session may take to stop before this command returns.
@@ -20,28 +19,14 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, CliError> {
-    let mut settings = Settings::load_user_only(global)?;
-    // Nothing is sent to an agent here.
-    settings.instructions = Instructions::None;
+    let settings = Settings::load_user_only(global)?;
     setup::multi_thread_runtime()?.block_on(async {
         let store = setup::open_existing_store(&settings)?;
         let session = session_ref::resolve(&*store, &cancel.id).await?;
-        // A session can be stopped even if its folder no longer exists.
-        if let Some(folder) = setup::session_folder(&*store, &session).await?.filter(|folder| folder.is_dir())
-        {
-            settings.folder = folder;
-        }
-        let runtime = setup::runtime(&settings, store, &Servers::default()).await?;
+        let runtime = setup::control_runtime(settings, store, &session).await?;
         let (status, message) = stop(&runtime, &session).await?;
-        match global.output_format {
-            OutputFormat::Text => output::note(&message),
-            OutputFormat::Json | OutputFormat::StreamJson => {
-                output::json(
-                    &json!({ "type": "cancel", "session_id": session, "status": status, "note": message }),
-                )?;
-            }
-        }
-        Ok(Exit::Done)
+        let json = json!({ "type": "cancel", "session_id": session, "status": status, "note": message });
+        output::note_or_json(global.output_format, &message, &json)
     })
 }
 

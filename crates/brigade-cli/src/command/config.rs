@@ -35,13 +35,10 @@ fn show(global: &Global) -> Result<Exit, CliError> {
     match global.output_format {
         OutputFormat::Text => {
             let project = settings.project.map_or_else(String::new, |project| {
-                format!("# trusted project: {}\n", sanitize::line(&project.root.display().to_string()))
+                format!("# trusted project: {}\n", sanitize::path(&project.root))
             });
-            let head = format!(
-                "# configuration: {}\n{project}# sessions: {}\n\n",
-                config_file.display(),
-                settings.store
-            );
+            let (file, store) = (config_file.display(), settings.store);
+            let head = format!("# configuration: {file}\n{project}# sessions: {store}\n\n");
             output::text(&format!("{head}{}", layers.render()))?;
         }
         OutputFormat::Json | OutputFormat::StreamJson => {

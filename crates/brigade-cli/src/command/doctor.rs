@@ -74,6 +74,11 @@ impl Finding {
     fn problem(what: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding { level: Level::Problem, what: what.into(), fix: Some(fix.into()) }
     }
+
+    /// Problem that prevents every run.
+    fn blocks_runs(failure: &CliError) -> Finding {
+        Finding::problem(failure.to_string(), "Fix this first; runs cannot start until it is fixed")
+    }
 }
 
 /// Group of findings.

@@ -367,7 +367,7 @@ fn report(
             "next": next,
         }));
     }
-    output::text(&sanitize::line(&file.display().to_string()))?;
+    output::text(&sanitize::path(file))?;
     for backups in backups {
         output::note(&format!("The previous configuration was saved as {}.", backups.display()));
     }

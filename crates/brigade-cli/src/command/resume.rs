@@ -5,17 +5,15 @@ use brigade_core::view::Activity;
 use brigade_core::{Record, SessionId, State, Status};
 
 use crate::args::{Flags, Global, Resume};
-use crate::attention::Attention;
 use crate::error::{CliError, Exit};
-use crate::follow::{self, RunView, Signals};
+use crate::follow::{self, Console, RunView, Signals};
 use crate::output;
 use crate::progress::Progress;
 use crate::render::truncate_at_word;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
-use crate::summary::{self, CommandHints};
-use crate::terminal;
+use crate::summary;
 
 /// Columns of the task in the note about a session that was resumed without its id.
 const MAX_TASK_COLUMNS: usize = 60;
@@ -96,8 +94,7 @@ pub(crate) async fn resume_session(
     session: &SessionId,
     more: ResumeOptions,
 ) -> Result<ResumeOutcome, CliError> {
-    let hints = CommandHints::new(global, flags);
-    let mut signals = Signals::listen(runtime.store().clone())?;
+    let signals = Signals::listen(runtime.store().clone())?;
     let (mut view, mut records) = RunView::load(&**runtime.store(), session).await?;
     if more.continue_cancelled && is_stopping(session, &records) {
         // A second Ctrl-C exited before the agents had stopped. That round ends first.
@@ -126,13 +123,9 @@ pub(crate) async fn resume_session(
     let mut progress = Progress::new(global, &settings.environment);
     progress.replay(&records, &view)?;
     drop(records);
-    let mut attention = Attention::new(settings, runtime);
-    let followed =
-        follow::follow(runtime, run, view, &mut progress, &mut signals, &hints, &mut attention).await?;
-    let colour = terminal::stderr_colour(&settings.environment);
-    summary::finish(runtime.store(), followed, global, &hints, colour, &mut signals, &mut attention)
-        .await
-        .map(ResumeOutcome::Ended)
+    let mut console = Console::new(global, flags, settings, runtime, signals);
+    let followed = follow::follow(runtime, run, view, &mut progress, &mut console).await?;
+    summary::finish(followed, global, &mut console).await.map(ResumeOutcome::Ended)
 }
 
 /// Whether a stop of the open round was requested.

@@ -11,17 +11,15 @@ use brigade_core::{Agent, Backend};
 use super::resume;
 use super::tell::{self, AfterDelivery};
 use crate::args::{self, Flags, Global};
-use crate::attention::Attention;
 use crate::error::{CliError, Exit};
-use crate::follow::{self, RunView, Signals};
+use crate::follow::{self, Console, RunView, Signals};
 use crate::model_hints;
 use crate::progress::Progress;
 use crate::sanitize;
 use crate::session_ref;
 use crate::settings::{LEAD_AGENT, Settings};
 use crate::setup;
-use crate::summary::{self, CommandHints};
-use crate::terminal;
+use crate::summary;
 
 use input::TaskNeed;
 
@@ -78,7 +76,7 @@ fn continue_session(global: Global, run: args::Run) -> Result<Exit, CliError> {
 
 /// The schema in a file, or in the argument itself if that begins as a JSON object does.
 fn schema(given: &Path) -> Result<ResultSchema, CliError> {
-    let shown = sanitize::line(&given.display().to_string());
+    let shown = sanitize::path(given);
     let text = match given.to_str().filter(|text| text.trim_start().starts_with('{')) {
         Some(json) => json.to_owned(),
         None => std::fs::read_to_string(given)
@@ -96,29 +94,18 @@ pub(crate) fn start(
     settings: &Settings,
     assignment: &TaskInput,
 ) -> Result<Exit, CliError> {
-    let hints = CommandHints::new(global, flags);
     setup::multi_thread_runtime()?.block_on(async {
         // Before the session exists, an interrupt just ends the command and its servers.
         let servers = setup::start_mcp_servers(settings).await?;
         let store = setup::open_store(settings)?;
-        let mut signals = Signals::listen(store.clone())?;
+        let signals = Signals::listen(store.clone())?;
         let runtime = setup::runtime(settings, store, &servers).await?;
         let run = start_session(&runtime, settings, flags, assignment).await?;
         let view = RunView::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);
-        let mut attention = Attention::new(settings, &runtime);
-        let followed =
-            follow::follow(&runtime, run, view, &mut progress, &mut signals, &hints, &mut attention).await?;
-        summary::finish(
-            runtime.store(),
-            followed,
-            global,
-            &hints,
-            terminal::stderr_colour(&settings.environment),
-            &mut signals,
-            &mut attention,
-        )
-        .await
+        let mut console = Console::new(global, flags, settings, &runtime, signals);
+        let followed = follow::follow(&runtime, run, view, &mut progress, &mut console).await?;
+        summary::finish(followed, global, &mut console).await
     })
 }
 

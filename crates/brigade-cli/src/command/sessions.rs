@@ -30,6 +30,7 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::store_advice;
 use crate::terminal;
+use crate::units;
 use list::ListLimit;
 
 /// Runs the command.
@@ -209,8 +210,7 @@ impl SessionsContext<'_> {
         let (root, records, new) = (&imported.root, imported.records, imported.new);
         if self.is_text() {
             output::text(root.as_str())?;
-            let noun = if records == 1 { "record" } else { "records" };
-            output::note(&format!("{records} {noun} read, {new} new"));
+            output::note(&format!("{} read, {new} new", units::count(records, "record")));
             import::notes(&imported).iter().for_each(|note| output::note(note));
         } else {
             output::json(&import::json(&imported))?;
@@ -237,11 +237,8 @@ impl SessionsContext<'_> {
         }
         let title = session_ref::title(&*self.store, session).await;
         self.store.remove(session).await?;
-        match self.is_text() {
-            true => output::note(&format!("Removed {title}")),
-            false => output::json(&json!({ "session_id": session, "status": "removed" }))?,
-        }
-        Ok(Exit::Done)
+        let json = json!({ "session_id": session, "status": "removed" });
+        output::note_or_json(self.global.output_format, &format!("Removed {title}"), &json)
     }
 }
 

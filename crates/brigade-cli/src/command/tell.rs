@@ -11,17 +11,15 @@ use brigade_core::SessionId;
 use serde_json::json;
 
 use super::resume::{ResumeOutcome, refuse_agent, resume_session};
-use crate::args::{Flags, Global, OutputFormat, Tell};
-use crate::attention::Attention;
+use crate::args::{Flags, Global, Tell};
 use crate::error::{CliError, Exit};
-use crate::follow::Signals;
+use crate::follow::{Console, Signals};
 use crate::output;
 use crate::progress::Progress;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
-use crate::summary::{self, CommandHints, store_flag};
-use crate::terminal;
+use crate::summary::{self, store_flag};
 
 use other_process::FollowOutcome;
 
@@ -118,27 +116,17 @@ async fn follow_other_process(
             Ok(Some(Exit::Cancelled))
         }
         FollowOutcome::Ended(followed) => {
-            let hints = CommandHints::new(global, flags);
-            let colour = terminal::stderr_colour(&settings.environment);
-            let mut attention = Attention::new(settings, runtime);
-            summary::finish(runtime.store(), *followed, global, &hints, colour, &mut signals, &mut attention)
-                .await
-                .map(Some)
+            let mut console = Console::new(global, flags, settings, runtime, signals);
+            summary::finish(*followed, global, &mut console).await.map(Some)
         }
     }
 }
 
 async fn print_delivered(global: &Global, store: &dyn Store, session: &SessionId) -> Result<Exit, CliError> {
-    match global.output_format {
-        OutputFormat::Text => {
-            let title = session_ref::title(store, session).await;
-            output::note(&format!("{title} is running and reads the message before its next turn"))
-        }
-        OutputFormat::Json | OutputFormat::StreamJson => {
-            output::json(&json!({ "type": "told", "session_id": session, "status": "running" }))?;
-        }
-    }
-    Ok(Exit::Done)
+    let title = session_ref::title(store, session).await;
+    let text = format!("{title} is running and reads the message before its next turn");
+    let json = json!({ "type": "told", "session_id": session, "status": "running" });
+    output::note_or_json(global.output_format, &text, &json)
 }
 
 /// Whether a process runs the tree now.

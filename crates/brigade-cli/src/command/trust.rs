@@ -129,7 +129,7 @@ impl ProjectContents {
     }
 
     fn text(&self) -> String {
-        let mut lines = vec![sanitize::line(&self.root.display().to_string())];
+        let mut lines = vec![sanitize::path(&self.root)];
         let files: Vec<String> = self.files.iter().map(|(path, content)| file_line(path, content)).collect();
         let instructions: Vec<&InstructionFile> = self.instructions.values().flatten().collect();
         if files.is_empty() && instructions.is_empty() {
@@ -150,8 +150,8 @@ impl ProjectContents {
             lines.push("  has these settings:".to_owned());
             let hidden = settings.len().saturating_sub(MAX_SHOWN_SETTINGS);
             if hidden > 0 {
-                let noun = if hidden == 1 { "line" } else { "lines" };
-                lines.push(format!("    … {hidden} {noun} omitted; see {}", sanitize::line(&config.file)));
+                let (hidden, file) = (units::count(hidden, "line"), sanitize::line(&config.file));
+                lines.push(format!("    … {hidden} omitted; see {file}"));
             }
             lines.extend(settings.into_iter().skip(hidden));
         }
@@ -159,32 +159,27 @@ impl ProjectContents {
     }
 
     fn report(&self, global: &Global, message: &str) -> Result<Exit, CliError> {
-        if global.output_format == OutputFormat::Text {
-            output::note(&format!("{} {message}.", sanitize::line(&self.root.display().to_string())));
-            return Ok(Exit::Done);
-        }
+        let text = format!("{} {message}.", sanitize::path(&self.root));
         let files: Vec<Value> = self.files.iter().map(|(path, content)| file_json(path, content)).collect();
-        output::json(&json!({
-            "type": "trust",
-            "folder": self.root,
-            "status": "trusted",
-            "hash": self.files.hash(),
-            "config_file": self.config.as_ref().map(|config| &config.file),
-            "config": self.config.as_ref().map(|config| &config.table),
-            "files": files,
-            "instructions": self.instructions.values().flatten().map(instruction_json).collect::<Vec<_>>(),
-        }))?;
-        Ok(Exit::Done)
+        let json = json!({
+                    "type": "trust",
+                    "folder": self.root,
+                    "status": "trusted",
+                    "hash": self.files.hash(),
+                    "config_file": self.config.as_ref().map(|config| &config.file),
+                    "config": self.config.as_ref().map(|config| &config.table),
+                    "files": files,
+        "instructions": self.instructions.values().flatten().map(instruction_json).collect::<Vec<_>>(),
+        });
+        output::note_or_json(global.output_format, &text, &json)
     }
 }
 
 fn file_line(path: &Path, content: &FileContent) -> String {
-    let path = sanitize::line(&path.display().to_string());
+    let path = sanitize::path(path);
     let line = match content {
         FileContent::File(_) => path,
-        FileContent::Link(target) => {
-            format!("{path} (a link to {}, not followed)", sanitize::line(&target.display().to_string()))
-        }
+        FileContent::Link(target) => format!("{path} (a link to {}, not followed)", sanitize::path(target)),
         FileContent::Other("unknown") => format!("{path} (a special file, not opened)"),
         FileContent::Other(kind) => format!("{path} (a {kind}, not opened)"),
     };
@@ -192,8 +187,8 @@ fn file_line(path: &Path, content: &FileContent) -> String {
 }
 
 fn instruction_line(file: &InstructionFile) -> String {
-    let path = sanitize::line(&file.path.display().to_string());
-    format!("    {}", fit(&format!("{path} ({} bytes)", file.content.len()), MAX_LINE_COLUMNS))
+    let line = format!("{} ({} bytes)", sanitize::path(&file.path), file.content.len());
+    format!("    {}", fit(&line, MAX_LINE_COLUMNS))
 }
 
 fn instruction_json(file: &InstructionFile) -> Value {
@@ -245,15 +240,9 @@ fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<E
         )));
     };
     TrustStore::revoke(environment, &root)?;
-    match global.output_format {
-        OutputFormat::Text => {
-            output::note(&format!("{} is no longer trusted.", sanitize::line(&root.display().to_string())));
-        }
-        OutputFormat::Json | OutputFormat::StreamJson => {
-            output::json(&json!({ "type": "trust", "folder": root, "status": "revoked" }))?;
-        }
-    }
-    Ok(Exit::Done)
+    let text = format!("{} is no longer trusted.", sanitize::path(&root));
+    let json = json!({ "type": "trust", "folder": root, "status": "revoked" });
+    output::note_or_json(global.output_format, &text, &json)
 }
 
 fn list(global: &Global, environment: &Environment) -> Result<Exit, CliError> {

@@ -1,7 +1,7 @@
 //! `stream-json`: one JSON object per line.
 
 use brigade::RunEvent;
-use brigade::lifecycle::{Lifecycle, Observer};
+use brigade::lifecycle::{Lifecycle, Observer, SubagentInfo};
 use brigade_core::usage_report;
 use brigade_core::view::Node;
 use brigade_core::{Event, Record, SessionId};
@@ -36,7 +36,7 @@ impl JsonStream {
             }
         }
         for (_, session, event) in open {
-            self.push(&Value::Object(lifecycle(&event, &session, view)))?;
+            self.push(&located(&session, view, lifecycle(&event)))?;
         }
         Ok(())
     }
@@ -48,30 +48,25 @@ impl JsonStream {
                 &record.session
             }
             RunEvent::Delta { session, turn, text } => {
-                let mut line = location_fields(session, view);
-                line.extend(live_fields("delta"));
-                line.insert("turn".to_owned(), json!(turn));
-                line.insert("text".to_owned(), json!(&**text));
-                self.push(&Value::Object(line))?;
+                let fields = json!({ "type": "delta", "live": true, "turn": turn, "text": &**text });
+                self.push(&located(session, view, fields))?;
                 session
             }
             RunEvent::Waiting { session, why } => {
-                let mut line = location_fields(session, view);
-                line.extend(live_fields("waiting"));
-                line.insert("why".to_owned(), json!(why));
-                self.push(&Value::Object(line))?;
+                self.push(&located(session, view, json!({ "type": "waiting", "live": true, "why": why })))?;
                 session
             }
             RunEvent::Discarded { session, turn } => {
-                let mut line = location_fields(session, view);
-                line.extend(live_fields("discarded"));
-                line.insert("turn".to_owned(), json!(turn));
-                self.push(&Value::Object(line))?;
+                self.push(&located(
+                    session,
+                    view,
+                    json!({ "type": "discarded", "live": true, "turn": turn }),
+                ))?;
                 session
             }
         };
         for event in self.observer.observe(run_event) {
-            self.push(&Value::Object(lifecycle(&event, session, view)))?;
+            self.push(&located(session, view, lifecycle(&event)))?;
         }
         Ok(())
     }
@@ -89,8 +84,13 @@ impl JsonStream {
     }
 }
 
-fn live_fields(kind: &str) -> [(String, Value); 2] {
-    [("type".to_owned(), json!(kind)), ("live".to_owned(), json!(true))]
+/// Line of an event of a session: the session's place in the tree, and the fields of the event.
+fn located(session: &SessionId, view: &RunView, fields: Value) -> Value {
+    let mut line = location_fields(session, view);
+    if let Value::Object(fields) = fields {
+        line.extend(fields);
+    }
+    Value::Object(line)
 }
 
 /// Fields that locate an event in the tree.
@@ -153,28 +153,27 @@ fn add_money_units(fields: &mut Map<String, Value>) {
     }
 }
 
-fn lifecycle(event: &Lifecycle, session: &SessionId, view: &RunView) -> Map<String, Value> {
-    let (kind, id, fields) = match event {
-        Lifecycle::Start(info) => {
-            ("subagent_start", &info.id, json!({ "description": info.description, "mode": info.mode }))
+fn lifecycle(event: &Lifecycle) -> Value {
+    match event {
+        Lifecycle::Start(SubagentInfo { id, description, mode }) => {
+            json!({ "type": "subagent_start", "id": id, "description": description, "mode": mode })
         }
         Lifecycle::StreamDelta { id, text } => {
-            ("subagent_stream_delta", id, json!({ "text": text, "live": true }))
+            json!({ "type": "subagent_stream_delta", "id": id, "text": text, "live": true })
         }
-        Lifecycle::ToolCallStart { id, call } => ("subagent_tool_call_start", id, json!({ "call": call })),
-        Lifecycle::ToolCallEnd { id, result } => ("subagent_tool_call_end", id, json!({ "result": result })),
-        Lifecycle::Complete { id, result } => (
-            "subagent_complete",
-            id,
-            json!({ "text": result.text, "turns": result.turns, "duration_ms": result.duration_ms }),
-        ),
-        Lifecycle::Error { id, error } => ("subagent_error", id, json!({ "error": error })),
-    };
-    let mut line = location_fields(session, view);
-    line.insert("type".to_owned(), json!(kind));
-    line.insert("id".to_owned(), json!(id));
-    if let Value::Object(fields) = fields {
-        line.extend(fields);
+        Lifecycle::ToolCallStart { id, call } => {
+            json!({ "type": "subagent_tool_call_start", "id": id, "call": call })
+        }
+        Lifecycle::ToolCallEnd { id, result } => {
+            json!({ "type": "subagent_tool_call_end", "id": id, "result": result })
+        }
+        Lifecycle::Complete { id, result } => json!({
+            "type": "subagent_complete",
+            "id": id,
+            "text": result.text,
+            "turns": result.turns,
+            "duration_ms": result.duration_ms,
+        }),
+        Lifecycle::Error { id, error } => json!({ "type": "subagent_error", "id": id, "error": error }),
     }
-    line
 }

@@ -61,8 +61,7 @@ impl Lines {
                 if !is_retry {
                     self.last_wait_note = Some(Instant::now());
                 }
-                let label = view.tree.node(session).map_or("", |node| node.label.as_str());
-                output::note(&format!("{}: {}", sanitize::line(label), sanitize::line(why)));
+                output::note(&format!("{}: {}", view.label(session), sanitize::line(why)));
             }
         } else if let RunEvent::Record(record) = run_event {
             if let Event::CallFailed { cause: CallFault::Transient { .. }, .. } = &record.event {

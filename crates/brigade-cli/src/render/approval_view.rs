@@ -13,6 +13,7 @@ use super::{FileChange, fit, wrap_items};
 use crate::preview::{self, Preview};
 use crate::sanitize;
 use crate::terminal::Colour;
+use crate::units;
 
 /// Longer runs of spaces are replaced by their count.
 const MAX_BLANKS: usize = 24;
@@ -159,12 +160,9 @@ fn diff(change: &FileChange, options: ViewOptions<'_>) -> (Vec<String>, bool) {
     let shown = ends.iter().filter(|end| **end <= MAX_DIFF_ROWS).count();
     let is_within_line = shown.checked_sub(1).map_or(0, |last| ends[last]) < MAX_DIFF_ROWS;
     let hidden = match (is_within_line, ends.len() - shown) {
-        (false, count) => format!("{} hidden", super::timeline::count(count as u64, "more line")),
+        (false, count) => format!("{} hidden", units::count(count, "more line")),
         (true, 1) => "rest of this line hidden".to_owned(),
-        (true, count) => {
-            let more = super::timeline::count((count - 1) as u64, "more line");
-            format!("rest of this line and {more} hidden")
-        }
+        (true, count) => format!("rest of this line and {} hidden", units::count(count - 1, "more line")),
     };
     rows.push(format!("{MARGIN}⟨{hidden}⟩"));
     (rows, true)
@@ -182,9 +180,7 @@ fn diff_line(line: &str, options: ViewOptions<'_>) -> Vec<String> {
     let parts = break_line(&indented(text), text_columns(options).saturating_sub(1));
     let row = |(number, part): (usize, String)| {
         let (margin, sign) = if number == 0 { (MARGIN, sign) } else { (CONTINUATION_MARGIN, " ") };
-        let text = format!("{sign}{part}");
-        let text = if style.is_empty() { text } else { options.colour.paint(style, &text) };
-        format!("{margin}{text}")
+        format!("{margin}{}", options.colour.paint(style, &format!("{sign}{part}")))
     };
     parts.into_iter().enumerate().map(row).collect()
 }

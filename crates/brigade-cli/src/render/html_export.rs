@@ -161,12 +161,7 @@ impl HtmlPage {
             }
             Item::Note(note) => self.push(&format!("<p class=\"note\">{}</p>\n", line(note))),
             Item::Problem(problem) => self.push(&format!("<p class=\"trouble\">{}</p>\n", line(problem))),
-            Item::RoundEnded { outcome, spent, took, result } => {
-                let used = format!(
-                    "{} including sub-agents, in {}",
-                    usage_text(spent),
-                    units::format_elapsed(*took)
-                );
+            Item::RoundEnded { outcome, used, result } => {
                 self.push(&format!(
                     "<div class=\"end\">{}<small>{used}</small></div>\n",
                     badge(&status_label(&outcome.status))
@@ -249,7 +244,7 @@ impl HtmlPage {
             Some(FileChange { added: 0, removed, .. }) => format!("<del>−{removed}</del>"),
             Some(FileChange { added, removed, .. }) => format!("<ins>+{added}</ins> <del>−{removed}</del>"),
             None if call.user_message.is_some() => "message to the user".to_owned(),
-            None if lines > 0 => units::format_line_count(lines),
+            None if lines > 0 => units::count(lines, "line"),
             None => String::new(),
         };
         let took = call.took.map(units::format_elapsed).unwrap_or_default();
@@ -325,7 +320,7 @@ impl HtmlPage {
     }
 
     fn folded(&mut self, what: &str, body: &str) {
-        let size = units::format_line_count(body.trim_end().lines().count());
+        let size = units::count(body.trim_end().lines().count(), "line");
         let body = text(body.trim_end());
         self.push(&format!(
             "<details class=\"call\"><summary><b>{what}</b><span class=\"what\"></span><span class=\"size\">{size}</span></summary>\n\

@@ -17,7 +17,7 @@ const MAX_OPEN_LINES: usize = 12;
 /// Maximum width of an argument.
 const MAX_ARGUMENT_COLUMNS: usize = 200;
 /// Deeper headings have the same level.
-const MAX_HEADING_LEVEL: u32 = 5;
+const MAX_HEADING_LEVEL: usize = 5;
 
 /// Run tree as a Markdown document.
 pub(crate) fn export_markdown(run: &ExportedRun) -> String {
@@ -41,10 +41,7 @@ impl MarkdownPage {
         let totals = run.totals(root);
         self.paragraph(&format!("# {}", escape_markdown(&run.title())));
         if let Some(fault) = &run.fault {
-            self.paragraph(&format!(
-                "> **Part of this session cannot be read:** {}",
-                escape_markdown(&sanitize::line(fault))
-            ));
+            self.paragraph(&format!("> **Part of this session cannot be read:** {}", escaped_line(fault)));
         }
         let usage = totals.spent.usage;
         let started = run.root().map(|node| clock::format_utc(node.started_at)).unwrap_or_default();
@@ -73,12 +70,7 @@ impl MarkdownPage {
         for row in run.rows() {
             let RowContent::Agent(node, _) = row.content else { continue };
             let (own, totals) = (&node.own_usage, run.totals(&node.session));
-            let name = format!(
-                "{}[{}](#{})",
-                row.prefix,
-                escape_markdown(&sanitize::line(&node.label)),
-                anchor(&node.session)
-            );
+            let name = format!("{}[{}](#{})", row.prefix, escaped_line(&node.label), anchor(&node.session));
             let time = units::format_elapsed(run.view.tree.working_time([&node.session], None));
             table.push_str(&format!(
                 "\n| {name} | {} | {} | {} | {} | {time} | {} | {} | {} |",
@@ -97,16 +89,16 @@ impl MarkdownPage {
 
     fn agent(&mut self, run: &ExportedRun, node: &Node, timeline: &Timeline<'_>) {
         let above = run.root().map_or(0, |root| root.depth);
-        let level = node.depth.saturating_sub(above).saturating_add(2).min(MAX_HEADING_LEVEL);
+        let level = (node.depth.saturating_sub(above) as usize).saturating_add(2).min(MAX_HEADING_LEVEL);
         self.paragraph(&format!("<a id=\"{}\"></a>", anchor(&node.session)));
-        self.heading(level, &escape_markdown(&sanitize::line(&node.label)));
+        self.heading(level, &escaped_line(&node.label));
         self.paragraph(&format!("`{}`", node.session));
         for item in &timeline.items {
             self.item(item, level + 1);
         }
     }
 
-    fn item(&mut self, item: &Item<'_>, level: u32) {
+    fn item(&mut self, item: &Item<'_>, level: usize) {
         match item {
             Item::RoundStarted(started) => self.round_started(started, level),
             Item::Message { from, text } => {
@@ -118,18 +110,12 @@ impl MarkdownPage {
                 self.heading(level, &format!("Turns before turn {keep_from} were summarized"));
                 self.message_block(summary);
             }
-            Item::Note(note) => self.paragraph(&format!("*{}*", escape_markdown(&sanitize::line(note)))),
-            Item::Problem(problem) => {
-                self.paragraph(&format!("**✗ {}**", escape_markdown(&sanitize::line(problem))))
-            }
-            Item::RoundEnded { outcome, spent, took, result } => {
+            Item::Note(note) => self.paragraph(&format!("*{}*", escaped_line(note))),
+            Item::Problem(problem) => self.paragraph(&format!("**✗ {}**", escaped_line(problem))),
+            Item::RoundEnded { outcome, used, result } => {
                 let status = status_label(&outcome.status);
                 self.heading(level, &format!("Ended: {}", escape_markdown(&status.text)));
-                self.paragraph(&format!(
-                    "Used {} including sub-agents, in {}.",
-                    usage_text(spent),
-                    units::format_elapsed(*took)
-                ));
+                self.paragraph(&format!("Used {used}."));
                 self.warnings(&outcome.warnings);
                 if let Some(result) = result {
                     self.message_block(result);
@@ -138,7 +124,7 @@ impl MarkdownPage {
         }
     }
 
-    fn round_started(&mut self, started: &RoundStarted<'_>, level: u32) {
+    fn round_started(&mut self, started: &RoundStarted<'_>, level: usize) {
         let mut line =
             format!("Started {}; budget: {}.", clock::format_utc(started.at), started.budget_text());
         if let Some(parent) = started.parent {
@@ -160,7 +146,7 @@ impl MarkdownPage {
         }
     }
 
-    fn turn(&mut self, turn: &Turn<'_>, level: u32) {
+    fn turn(&mut self, turn: &Turn<'_>, level: usize) {
         let remark = turn.remark.map(|remark| format!(" ({remark})")).unwrap_or_default();
         self.heading(level, &format!("Turn {}{remark}", turn.number));
         self.paragraph(&format!("*{}*", usage_text(&turn.spent)));
@@ -182,7 +168,7 @@ impl MarkdownPage {
             Some(output) if output.is_error() => "✗",
             Some(_) => "✓",
         };
-        let mut line = format!("{mark} **{}**", escape_markdown(&sanitize::line(call.name)));
+        let mut line = format!("{mark} **{}**", escaped_line(call.name));
         let main_argument = call.main_argument();
         if !main_argument.is_empty() {
             line.push_str(&format!(" {}", code_span(&fit(&main_argument, MAX_ARGUMENT_COLUMNS))));
@@ -216,17 +202,14 @@ impl MarkdownPage {
 
     fn approval(&mut self, approval: &ApprovalItem<'_>) {
         if !approval.what.is_empty() {
-            self.paragraph(&format!(
-                "Approval requested: {}",
-                escape_markdown(&sanitize::line(approval.what))
-            ));
+            self.paragraph(&format!("Approval requested: {}", escaped_line(approval.what)));
         }
         let answer = approval.answer.as_deref().unwrap_or("pending");
-        self.paragraph(&format!("Answer: {}", escape_markdown(&sanitize::line(answer))));
+        self.paragraph(&format!("Answer: {}", escaped_line(answer)));
     }
 
     fn child(&mut self, child: &Child<'_>) {
-        let (label, target) = (escape_markdown(&sanitize::line(child.label)), anchor(child.session));
+        let (label, target) = (escaped_line(child.label), anchor(child.session));
         let returned = match &child.returned {
             None => "still running".to_owned(),
             Some((outcome, spent, took)) => format!(
@@ -240,14 +223,11 @@ impl MarkdownPage {
     }
 
     fn warnings(&mut self, warnings: &[String]) {
-        warnings.iter().for_each(|warning| {
-            self.paragraph(&format!("> warning: {}", escape_markdown(&sanitize::line(warning))))
-        });
+        warnings.iter().for_each(|warning| self.paragraph(&format!("> warning: {}", escaped_line(warning))));
     }
 
-    fn heading(&mut self, level: u32, text: &str) {
-        let signs: String = (0..level).map(|_| '#').collect();
-        self.paragraph(&format!("{signs} {text}"));
+    fn heading(&mut self, level: usize, text: &str) {
+        self.paragraph(&format!("{} {text}", "#".repeat(level)));
     }
 
     fn message_block(&mut self, text: &str) {
@@ -260,7 +240,7 @@ impl MarkdownPage {
         if lines <= MAX_OPEN_LINES || language == "diff" {
             return self.paragraph(&fenced(text, language));
         }
-        let summary = units::format_line_count(lines);
+        let summary = units::count(lines, "line");
         self.paragraph(&format!("<details><summary>{summary}</summary>"));
         self.paragraph(&fenced(text, language));
         self.paragraph("</details>");
@@ -300,6 +280,11 @@ fn longest_run(text: &str) -> usize {
         longest = longest.max(run);
     }
     longest
+}
+
+/// Untrusted text on one line, without markup.
+fn escaped_line(text: &str) -> String {
+    escape_markdown(&sanitize::line(text))
 }
 
 /// Escapes one line of text so that nothing in it is markup.

@@ -4,7 +4,7 @@ use brigade_core::view::{Activity, Node};
 use brigade_core::{Resources, SessionId, Spent, Status};
 
 use super::table::{outcome_cell, unconfirmed};
-use super::timeline::{count, status_text};
+use super::timeline::status_text;
 use super::{RowContent, fit, layout, overview, wrap_hanging, wrap_text};
 use crate::follow::RunView;
 use crate::sanitize;
@@ -59,7 +59,7 @@ pub(crate) fn subtree_totals(view: &RunView, detail: TreeDetail, colour: Colour,
             (units::format_compact(spent.reported.tokens), units::format_dollars(spent.reported.usd));
         let agents = match spent.reported.agents {
             0 => String::new(),
-            agents => format!(" and {}", count(agents, "sub-agent")),
+            agents => format!(" and {}", units::count(agents, "sub-agent")),
         };
         let reported = format!("reported by external agents: {tokens} tokens, {usd}{agents}");
         text.push_str(&format!("{}\n", wrap_text(&reported, room)));
@@ -120,7 +120,7 @@ fn failure_causes(view: &RunView, colour: Colour, room: usize) -> String {
         }
     }
     if unfinished.len() > MAX_CAUSES {
-        let more = count((unfinished.len() - MAX_CAUSES) as u64, "more unfinished agent");
+        let more = units::count(unfinished.len() - MAX_CAUSES, "more unfinished agent");
         text.push_str(&format!("✗ … and {more}\n"));
     }
     text

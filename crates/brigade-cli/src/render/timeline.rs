@@ -16,6 +16,7 @@ use brigade_core::{
 pub(crate) use call::{ApprovalItem, CallItem, Child};
 pub(crate) use change::FileChange;
 
+use crate::sanitize;
 use crate::units;
 use change::KnownContents;
 
@@ -55,10 +56,8 @@ pub(crate) enum Item<'a> {
     /// The round ended.
     RoundEnded {
         outcome: &'a Outcome,
-        /// Usage, including sub-agents.
-        spent: Spent,
-        /// Duration in milliseconds.
-        took: u64,
+        /// Usage, including sub-agents, and duration, as text.
+        used: String,
         /// Result, unless it is the text of the last turn.
         result: Option<&'a str>,
     },
@@ -118,7 +117,7 @@ impl<'a> Timeline<'a> {
             Event::Started { delegation, grant, parent, depth, .. } => {
                 self.started_at = at;
                 self.last_text = "";
-                let (label, parent, depth) = (label(delegation), parent.as_ref(), *depth);
+                let (label, parent, depth) = (delegation.label(), parent.as_ref(), *depth);
                 self.items.push(Item::RoundStarted(RoundStarted {
                     at,
                     label,
@@ -147,8 +146,9 @@ impl<'a> Timeline<'a> {
             Event::Ended { outcome, spent } => {
                 let text = outcome.text.as_str();
                 let is_new = !text.is_empty() && text.trim() != self.last_text.trim();
-                let (spent, took) = (*spent, at.saturating_sub(self.started_at));
-                self.items.push(Item::RoundEnded { outcome, spent, took, result: is_new.then_some(text) });
+                let took = units::format_elapsed(at.saturating_sub(self.started_at));
+                let used = format!("{} including sub-agents, in {took}", usage_text(spent));
+                self.items.push(Item::RoundEnded { outcome, used, result: is_new.then_some(text) });
             }
             Event::ToolStarted { .. }
             | Event::ToolEnded { .. }
@@ -228,7 +228,7 @@ impl<'a> Timeline<'a> {
                 call.change = change::change_of(call, &mut self.contents);
             }
             Event::Delegated { child, delegation, .. } => {
-                call.children.push(Child { session: child, label: label(delegation), at, returned: None });
+                call.children.push(Child { session: child, label: delegation.label(), at, returned: None });
             }
             Event::Returned { child, outcome, spent, .. } => {
                 if let Some(child) = call.children.iter_mut().rev().find(|known| known.session == child) {
@@ -240,7 +240,7 @@ impl<'a> Timeline<'a> {
                 call.approvals.push(ApprovalItem { what: why, answer: None });
             }
             Event::Answered { answer, by, .. } => {
-                let answer = format!("{} (by {by})", answer_label(answer));
+                let answer = answer_label(answer, by);
                 match call.approvals.iter_mut().rev().find(|approval| approval.answer.is_none()) {
                     Some(approval) => approval.answer = Some(answer),
                     None => call.approvals.push(ApprovalItem { what: "", answer: Some(answer) }),
@@ -272,11 +272,6 @@ impl RoundStarted<'_> {
     }
 }
 
-/// Role of a delegation, or its agent.
-pub(crate) fn label(delegation: &Delegation) -> &str {
-    delegation.label()
-}
-
 fn sender_label(from: &Speaker) -> String {
     match from {
         Speaker::Person => "the user".to_owned(),
@@ -286,13 +281,15 @@ fn sender_label(from: &Speaker) -> String {
     }
 }
 
-fn answer_label(answer: &Answer) -> String {
-    match answer {
+/// Answer and its author, such as `allowed once (by the user)`.
+pub(crate) fn answer_label(answer: &Answer, by: &str) -> String {
+    let answer = match answer {
         Answer::Once => "allowed once".to_owned(),
-        Answer::Always(rule) => format!("always allowed with {rule}"),
+        Answer::Always(rule) => format!("always allowed with {}", sanitize::line(rule)),
         Answer::Deny { word: None } => "denied".to_owned(),
-        Answer::Deny { word: Some(word) } => format!("denied: {word}"),
-    }
+        Answer::Deny { word: Some(word) } => format!("denied: {}", sanitize::line(word)),
+    };
+    format!("{answer} (by {})", sanitize::line(by))
 }
 
 /// Status with its reason.
@@ -318,7 +315,7 @@ pub(crate) fn usage_text(spent: &Spent) -> String {
     };
     let agents = match spent.reported.agents {
         0 => String::new(),
-        agents => format!(", {}", count(agents, "reported sub-agent")),
+        agents => format!(", {}", units::count(agents, "reported sub-agent")),
     };
     let (input, output) = (spent.usage.input_total(), spent.usage.output);
     format!("{input} tokens in, {output} out{doubt}{reported}{agents}, {}", cost_text(spent))
@@ -336,7 +333,7 @@ fn cost_text(spent: &Spent) -> String {
 
 fn budget_text(grant: &Grant) -> String {
     let Budget { tokens, usd, agents, .. } = grant.budget;
-    let mut text = count(u64::from(grant.turns), "turn");
+    let mut text = units::count(grant.turns, "turn");
     if let Limit::AtMost(tokens) = tokens {
         text.push_str(&format!(", {} tokens", units::format_compact(tokens)));
     }
@@ -344,12 +341,7 @@ fn budget_text(grant: &Grant) -> String {
         text.push_str(&format!(", ${}", units::exact_dollars(usd)));
     }
     if let Limit::AtMost(agents) = agents {
-        text.push_str(&format!(", {}", count(agents, "agent")));
+        text.push_str(&format!(", {}", units::count(agents, "agent")));
     }
     text
-}
-
-/// Number with a noun, in the plural unless it is 1.
-pub(crate) fn count(number: u64, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

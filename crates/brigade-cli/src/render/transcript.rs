@@ -4,8 +4,7 @@ use brigade_core::Record;
 use brigade_core::delegation::Status;
 
 use super::timeline::{
-    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, count, status_text,
-    usage_text,
+    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, status_text, usage_text,
 };
 use super::{width, wrap_hanging, wrap_markdown};
 use crate::clock;
@@ -66,14 +65,9 @@ impl TranscriptPage {
             }
             Item::Note(note) => self.heading(DIM, note, ""),
             Item::Problem(problem) => self.heading(RED, problem, ""),
-            Item::RoundEnded { outcome, spent, took, result } => {
+            Item::RoundEnded { outcome, used, result } => {
                 let style = if outcome.status == Status::Done { GREEN } else { RED };
-                let used = format!(
-                    "{} including sub-agents, in {}",
-                    usage_text(spent),
-                    units::format_elapsed(*took)
-                );
-                self.heading(style, &format!("ended: {}", status_text(&outcome.status)), &used);
+                self.heading(style, &format!("ended: {}", status_text(&outcome.status)), used);
                 self.warnings(&outcome.warnings);
                 if let Some(result) = result {
                     self.message_block(result);
@@ -187,7 +181,7 @@ impl TranscriptPage {
                 let (how, took) = (status_text(&outcome.status), units::format_elapsed(*took));
                 let agents = match spent.agents {
                     0 => String::new(),
-                    agents => format!(" and {}", count(agents, "sub-agent")),
+                    agents => format!(" and {}", units::count(agents, "sub-agent")),
                 };
                 self.line(
                     4,
@@ -211,8 +205,7 @@ impl TranscriptPage {
                 _ => "",
             };
             let shown = self.safe_line(line);
-            let painted = if style.is_empty() { shown } else { self.colour.paint(style, &shown) };
-            self.push(4, &painted);
+            self.push(4, &self.colour.paint(style, &shown));
         }
         self.hidden_note(change.diff.lines().count(), limit, 4);
     }
@@ -269,7 +262,7 @@ impl TranscriptPage {
 
     fn hidden_note(&mut self, lines: usize, limit: usize, indent: usize) {
         if lines > limit {
-            let hidden = count((lines - limit) as u64, "more line");
+            let hidden = units::count(lines - limit, "more line");
             self.line(indent, DIM, &format!("… {hidden} (--full)"));
         }
     }

@@ -12,6 +12,8 @@ use brigade_core::Hash;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::units;
+
 /// Folders that are hashed with their content. A folder that contains one of them is a project.
 pub(crate) const COVERED_DIRS: [&str; 12] = [
     ".brigade",
@@ -122,9 +124,7 @@ impl ProjectFiles {
         found.extend(has_settings.then(|| "settings".to_owned()));
         found.extend(self.get(MCP_FILE).map(|_| "MCP servers".to_owned()));
         for (number, what) in [(agents.len(), "agent"), (skills, "skill")] {
-            found.extend(
-                (number > 0).then(|| format!("{number} {what}{}", if number == 1 { "" } else { "s" })),
-            );
+            found.extend((number > 0).then(|| units::count(number, what)));
         }
         found.join(", ")
     }

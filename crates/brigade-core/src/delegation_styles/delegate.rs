@@ -15,7 +15,7 @@ use crate::amount;
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
 use crate::grant::{Authority, AuthorityRequest, Budget};
 use crate::json;
-use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::message::{ToolOutput, ToolSpec};
 use crate::text::Text;
 use crate::tool_names::resolve_list;
 
@@ -156,28 +156,25 @@ impl SwarmConfig {
             let listed = listed.join(", ");
             format!("Predefined roles: {listed}. Any other role works too, e.g. {EXAMPLE_ROLES}.")
         };
-        ToolSpec {
-            name: NAME.to_owned(),
-            description: format!(
-                "Delegate a self-contained task to a sub-agent and get its result. Use it for work that is large, needs \
-                 a specialist, or can run in parallel (several calls in one reply run at once); do small tasks \
-                 yourself. {roles}"
-            ),
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "role": { "type": "string", "description": "Role of the sub-agent" },
-                    "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
-                    "tools": {
-                        "type": "array",
-                        "items": { "type": "string" },
-                        "description": "Allowed tools (default: the role's, else yours)"
-                    }
-                },
-                "required": ["role", "task"]
-            }),
-            category: Category::Subagent,
-        }
+        let description = format!(
+            "Delegate a self-contained task to a sub-agent and get its result. Use it for work that is large, needs \
+a specialist, or can run in parallel (several calls in one reply run at once); do small tasks \
+yourself. {roles}"
+        );
+        let schema = json!({
+                        "type": "object",
+                        "properties": {
+                            "role": { "type": "string", "description": "Role of the sub-agent" },
+                            "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
+                            "tools": {
+                                "type": "array",
+                                "items": { "type": "string" },
+                                "description": "Allowed tools (default: the role's, else yours)"
+                            }
+                        },
+        "required": ["role", "task"]
+        });
+        ToolSpec::delegation(NAME, description, schema)
     }
 
     /// Parses a call. The checks follow the order of the contract: the recursion check precedes the arguments.

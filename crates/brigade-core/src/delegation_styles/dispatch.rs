@@ -11,7 +11,7 @@ use crate::agent::{Agent, normalised_id};
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
 use crate::grant::AuthorityRequest;
 use crate::json;
-use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::message::{ToolOutput, ToolSpec};
 use crate::text::Text;
 use crate::tool_names::resolve_list;
 
@@ -35,24 +35,21 @@ fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
     };
     let listed: Vec<String> = agents.iter().map(agent).collect();
     let ids: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
-    Some(ToolSpec {
-        name: NAME.to_owned(),
-        description: format!(
-            "Dispatch a task to a specialized subagent. It works in its own session, which the user can resume later. Returns \
+    let description = format!(
+        "Dispatch a task to a specialized subagent. It works in its own session, which the user can resume later. Returns \
              JSON with `result` and `session_id`. Do small tasks yourself.\n<available_agents>\n{}\n</available_agents>",
-            listed.join("\n")
-        ),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "agent_id": { "type": "string", "enum": ids, "description": "Agent to run" },
-                "task": { "type": "string", "description": "Complete briefing: the agent sees nothing of this conversation" },
-                "context": { "type": "string", "default": "", "description": "Background that the task needs" }
-            },
-            "required": ["agent_id", "task"]
-        }),
-        category: Category::Subagent,
-    })
+        listed.join("\n")
+    );
+    let schema = json!({
+                "type": "object",
+                "properties": {
+                    "agent_id": { "type": "string", "enum": ids, "description": "Agent to run" },
+                    "task": { "type": "string", "description": "Complete briefing: the agent sees nothing of this conversation" },
+                    "context": { "type": "string", "default": "", "description": "Background that the task needs" }
+                },
+    "required": ["agent_id", "task"]
+    });
+    Some(ToolSpec::delegation(NAME, description, schema))
 }
 
 fn sanitize_description(description: &str) -> String {

@@ -11,7 +11,7 @@ use crate::agent::{Agent, Backend, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, Outcome};
 use crate::grant::AuthorityRequest;
 use crate::json;
-use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::message::{ToolOutput, ToolSpec};
 use crate::text::Text;
 
 /// Tool that runs a nested loop.
@@ -164,49 +164,40 @@ fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
 /// Returns the spec of `subagent_spawn` for the model.
 fn spec(config: &SpawnConfig) -> ToolSpec {
     let default_turns = config.default_max_turns;
-    ToolSpec {
-        name: NAME.to_owned(),
-        description:
-            "Run a sub-agent with your tools and get its final text. Use it for large or separable work, with \
-                      several calls in one reply to run in parallel; do small tasks yourself."
-                .to_owned(),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
-                "description": { "type": "string", "description": "Short title, shown to the user" },
-                "maxTurns": {
-                    "type": "number",
-                    "default": default_turns,
-                    "description": format!("Maximum number of replies (default: {default_turns})")
-                },
-                "systemPrompt": { "type": "string", "description": "Replaces the default system prompt" }
-            },
-            "required": ["task", "description"]
-        }),
-        category: Category::Subagent,
-    }
+    let description = "Run a sub-agent with your tools and get its final text. Use it for large or separable work, with \
+several calls in one reply to run in parallel; do small tasks yourself.";
+    let schema = json!({
+                "type": "object",
+                "properties": {
+                    "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
+                    "description": { "type": "string", "description": "Short title, shown to the user" },
+                    "maxTurns": {
+                        "type": "number",
+                        "default": default_turns,
+                        "description": format!("Maximum number of replies (default: {default_turns})")
+                    },
+    "systemPrompt": { "type": "string", "description": "Replaces the default system prompt" }
+    },
+    "required": ["task", "description"]
+    });
+    ToolSpec::delegation(NAME, description, schema)
 }
 
 /// Returns the spec of `subagent_delegate` for the model.
 fn delegate_spec() -> ToolSpec {
-    ToolSpec {
-        name: DELEGATE_NAME.to_owned(),
-        description:
-            "Get one answer, without tools, from an external agent, or from the model if no agent is named."
-                .to_owned(),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "task": { "type": "string", "description": "Complete question: the agent sees nothing of this conversation" },
-                "description": { "type": "string", "description": "Short title, shown to the user" },
-                "serverName": { "type": "string", "description": "Server of the external agent" },
-                "agentId": { "type": "string", "description": "Agent on that server" }
-            },
-            "required": ["task", "description"]
-        }),
-        category: Category::Subagent,
-    }
+    let description =
+        "Get one answer, without tools, from an external agent, or from the model if no agent is named.";
+    let schema = json!({
+                "type": "object",
+                "properties": {
+                    "task": { "type": "string", "description": "Complete question: the agent sees nothing of this conversation" },
+                    "description": { "type": "string", "description": "Short title, shown to the user" },
+                    "serverName": { "type": "string", "description": "Server of the external agent" },
+    "agentId": { "type": "string", "description": "Agent on that server" }
+    },
+    "required": ["task", "description"]
+    });
+    ToolSpec::delegation(DELEGATE_NAME, description, schema)
 }
 
 impl Style for SpawnConfig {

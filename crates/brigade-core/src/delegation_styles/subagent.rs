@@ -14,7 +14,7 @@ use crate::agent::{Agent, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, LimitKind, Outcome, Status};
 use crate::grant::AuthorityRequest;
 use crate::json;
-use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::message::{ToolOutput, ToolSpec};
 use crate::text::{Text, truncate_bytes};
 use crate::tool_names;
 
@@ -99,69 +99,56 @@ impl SubagentConfig {
 
     /// Returns the spec of `subagent` for the model.
     pub fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: NAME.to_owned(),
-            description: "Run a helper on one task in its own conversation. When it is done, it answers `summary_prompt`, and \
-                          that answer is the result. Use it for large or separable work; do small tasks yourself."
-                .to_owned(),
-            schema: json!({ "type": "object", "properties": self.properties(), "required": ["label", "task_prompt"] }),
-            category: Category::Subagent,
-        }
+        let description = "Run a helper on one task in its own conversation. When it is done, it answers `summary_prompt`, and \
+that answer is the result. Use it for large or separable work; do small tasks yourself.";
+        ToolSpec::delegation(NAME, description, self.task_schema())
     }
 
     /// Returns the spec of `parallel_subagent` for the model.
     pub fn parallel_spec(&self) -> ToolSpec {
-        let task = json!({
-            "type": "object",
-            "properties": self.properties(),
-            "required": ["label", "task_prompt"]
+        let description = "Run several independent `subagent` tasks in parallel. Returns all reports as JSON, in the order \
+of the tasks.";
+        let task = self.task_schema();
+        let schema = json!({
+        "type": "object",
+        "properties": {
+        "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper per task" },
+                            "max_concurrent": { "type": "integer", "minimum": 1, "default": DEFAULT_MAX_CONCURRENT },
+                            "fail_fast": {
+                                "type": "boolean",
+                                "default": false,
+                                "description": "Stop the other tasks when one fails"
+                            }
+                        },
+        "required": ["tasks"]
         });
-        ToolSpec {
-            name: PARALLEL_NAME.to_owned(),
-            description:
-                "Run several independent `subagent` tasks in parallel. Returns all reports as JSON, in the order \
-                          of the tasks."
-                    .to_owned(),
-            schema: json!({
-                "type": "object",
-                "properties": {
-                    "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper per task" },
-                    "max_concurrent": { "type": "integer", "minimum": 1, "default": DEFAULT_MAX_CONCURRENT },
-                    "fail_fast": {
-                        "type": "boolean",
-                        "default": false,
-                        "description": "Stop the other tasks when one fails"
-                    }
-                },
-                "required": ["tasks"]
-            }),
-            category: Category::Subagent,
-        }
+        ToolSpec::delegation(PARALLEL_NAME, description, schema)
     }
 
-    fn properties(&self) -> Value {
-        json!({
-            "label": { "type": "string", "description": "Short name of the task" },
-            "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
-            "summary_prompt": {
-                "type": "string",
-                "default": DEFAULT_SUMMARY_PROMPT,
-                "description": "Final prompt; the reply to it is the result"
-            },
-            "allowed_tools": {
-                "type": ["array", "null"],
-                "items": { "type": "string" },
-                "default": null,
-                "description": "Allowed tools (default: yours)"
-            },
-            "max_turns": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MAX_TURNS,
-                "default": self.default_max_turns,
-                "description": "Maximum number of replies before the report"
-            }
-        })
+    fn task_schema(&self) -> Value {
+        let properties = json!({
+                    "label": { "type": "string", "description": "Short name of the task" },
+                    "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
+                    "summary_prompt": {
+                        "type": "string",
+                        "default": DEFAULT_SUMMARY_PROMPT,
+                        "description": "Final prompt; the reply to it is the result"
+                    },
+                    "allowed_tools": {
+                        "type": ["array", "null"],
+                        "items": { "type": "string" },
+                        "default": null,
+                        "description": "Allowed tools (default: yours)"
+                    },
+                    "max_turns": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": MAX_TURNS,
+        "default": self.default_max_turns,
+        "description": "Maximum number of replies before the report"
+        }
+        });
+        json!({ "type": "object", "properties": properties, "required": ["label", "task_prompt"] })
     }
 
     fn parse_parallel(&self, caller: &Caller<'_>, value: Value) -> Result<DelegationPlan, String> {

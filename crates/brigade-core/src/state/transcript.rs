@@ -60,7 +60,7 @@ fn chain_exchange(mut hash: Hash, reply: &Reply, outputs: &[Option<ToolOutput>])
 }
 
 /// Conversation so far. Results belong to the turn that made the calls, so that their pairing cannot break.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Transcript {
     entries: Vec<TranscriptEntry>,
     last_turn: u32,
@@ -79,29 +79,19 @@ pub struct Transcript {
     model_is_answering: bool,
     counted_tokens: u64,
     uncounted_bytes: u64,
-    /// Hash of the first `hashed` entries, which do not change any more.
-    fingerprint: Hash,
-    hashed_entries: usize,
+    prefix: HashedPrefix,
 }
 
-impl Default for Transcript {
-    fn default() -> Transcript {
-        Transcript {
-            entries: Vec::new(),
-            last_turn: 0,
-            last_reply: None,
-            first_turn: None,
-            task: None,
-            last_text: Text::default(),
-            unread: 0,
-            has_user_input: false,
-            deferred: Vec::new(),
-            model_is_answering: false,
-            counted_tokens: 0,
-            uncounted_bytes: 0,
-            fingerprint: Hash::of(b"transcript"),
-            hashed_entries: 0,
-        }
+/// Hash of the first entries, which do not change any more.
+#[derive(Debug, Clone)]
+struct HashedPrefix {
+    hash: Hash,
+    entries: usize,
+}
+
+impl Default for HashedPrefix {
+    fn default() -> HashedPrefix {
+        HashedPrefix { hash: Hash::of(b"transcript"), entries: 0 }
     }
 }
 
@@ -183,8 +173,7 @@ impl Transcript {
         self.unread = 0;
         self.has_user_input = false;
         self.model_is_answering = true;
-        self.fingerprint = self.fingerprint();
-        self.hashed_entries = self.entries.len();
+        self.prefix = HashedPrefix { hash: self.fingerprint(), entries: self.entries.len() };
     }
 
     pub(super) fn unread(&self) -> u32 {
@@ -312,8 +301,7 @@ impl Transcript {
             Some(TranscriptEntry::Turn { .. }) | None => None,
         });
         let message = Text::from(format!("Summary of the conversation before this point:\n{summary}"));
-        self.fingerprint = Hash::of(b"transcript");
-        self.hashed_entries = 0;
+        self.prefix = HashedPrefix::default();
         self.counted_tokens = 0;
         self.uncounted_bytes = 0;
         self.entries.clear();
@@ -379,7 +367,7 @@ impl Transcript {
 
     /// Returns a hash of the entries; only those since the last request are read for it.
     pub(super) fn fingerprint(&self) -> Hash {
-        self.entries[self.hashed_entries..].iter().fold(self.fingerprint, |hash, entry| entry.chain_to(hash))
+        self.entries[self.prefix.entries..].iter().fold(self.prefix.hash, |hash, entry| entry.chain_to(hash))
     }
 
     /// Returns the tokens of the next request that the model has counted before.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use brigade::agents::{self, AgentProblem, FileReport, KeyNote, KeyStatus};
 use serde_json::{Value, json};
 
-use super::display_path;
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::pad;
 use crate::sanitize;
 use crate::settings::{Settings, agent_dirs};
+use crate::units;
 
 /// Runs the command.
 pub(super) fn run(settings: &Settings, paths: &[PathBuf], is_text: bool) -> Result<Exit, CliError> {
@@ -57,7 +57,7 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
             Ok(definition) => (definition.agent.id.as_str(), &definition.notes),
             Err(refusal) => ("refused", &refusal.notes),
         };
-        text.push_str(&format!("{}: {what} ({})\n", display_path(&report.file), report.format.word()));
+        text.push_str(&format!("{}: {what} ({})\n", sanitize::path(&report.file), report.format.word()));
         text.push_str(&lines(notes));
         if let Err(refusal) = &report.outcome
             && !notes.iter().any(|note| note.status == KeyStatus::Refused)
@@ -69,15 +69,10 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
     for problem in problems {
         text.push_str(&format!("{}\n", sanitize::line(&problem.to_string())));
     }
-    let count =
-        |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
-    text.push_str(&format!(
-        "{}: {} usable, {refused} refused",
-        count(reports.len(), "file"),
-        reports.len() - refused
-    ));
+    let (files, usable) = (units::count(reports.len(), "file"), reports.len() - refused);
+    text.push_str(&format!("{files}: {usable} usable, {refused} refused"));
     if !problems.is_empty() {
-        text.push_str(&format!(", {}", count(problems.len(), "other problem")));
+        text.push_str(&format!(", {}", units::count(problems.len(), "other problem")));
     }
     text.push('\n');
     text

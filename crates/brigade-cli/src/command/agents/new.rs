@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use brigade::agents::is_id;
 use serde_json::json;
 
-use super::display_path;
 use crate::error::{CliError, Exit};
 use crate::output;
+use crate::sanitize;
 use crate::settings::{LEAD_AGENT, PROJECT_AGENTS, Settings};
 
 /// Owner of the new agent.
@@ -55,7 +55,7 @@ pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: boo
     let file = folder.join(id).join("AGENT.md");
     write(&file, &TEMPLATE.replace("{id}", id))?;
     if is_text {
-        output::text(&display_path(&file))?;
+        output::text(&sanitize::path(&file))?;
         output::note("Edit it, then check it with: brigade agents lint");
     } else {
         output::json(&json!({ "id": id, "file": file }))?;

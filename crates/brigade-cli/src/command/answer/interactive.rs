@@ -7,14 +7,14 @@ use brigade::{RunError, Runtime};
 use brigade_core::SessionId;
 use brigade_core::event::Answer;
 use brigade_core::view::{PendingApproval, Tree};
-use crossterm::event::{Event, EventStream};
+use crossterm::event::EventStream;
 use futures::StreamExt;
 
 use super::{ApprovalFilter, already_answered, confirmation, read};
 use crate::approval_prompt::{self, ApprovalPrompt, GivenAnswer, InputKind, PromptAction, Scope};
 use crate::error::{CliError, Exit};
 use crate::follow::RunView;
-use crate::keyboard::{RawTerminal, keys};
+use crate::keyboard::RawTerminal;
 use crate::output;
 use crate::progress::LiveTree;
 use crate::render::approval_view::{self, DiffDetail, ViewOptions};
@@ -78,20 +78,10 @@ impl AnswerScreen<'_> {
                 }
             };
             let reaction = match event {
-                Some(Ok(Event::Key(key))) => match keys::from_event(key) {
-                    Some(keys::Key::Suspend) => {
-                        self.screen.clear();
-                        suspend::suspend(&**self.runtime.store());
-                        PromptAction::Nothing
-                    }
-                    Some(key) => self.dialogue.key(key, &tree),
-                    None => PromptAction::Nothing,
-                },
-                Some(Ok(Event::Paste(text))) => {
-                    self.dialogue.paste(&text);
-                    PromptAction::Nothing
-                }
-                Some(Ok(_)) => PromptAction::Nothing,
+                Some(Ok(event)) => self.dialogue.event(event, &tree, || {
+                    self.screen.clear();
+                    suspend::suspend(&**self.runtime.store());
+                }),
                 Some(Err(_)) | None => PromptAction::Leave,
             };
             match reaction {

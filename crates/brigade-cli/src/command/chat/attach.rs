@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 use brigade::tool::{FileError, Files};
 
 use crate::sanitize;
+use crate::units;
 
 /// Size limit of an attached file. Agents read larger files in parts themselves.
 const MAX_ATTACHED_BYTES: u64 = 64 * 1024;
@@ -53,8 +54,7 @@ pub(super) fn attach(message: &str, files: &Files) -> ComposedMessage {
         match read {
             Ok(content) => {
                 attached.text.push_str(&format!("\n\nFile {path}:\n{}", fenced(&content)));
-                let lines = content.lines().count();
-                let lines = if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
+                let lines = units::count(content.lines().count(), "line");
                 attached.notes.push(format!("attached {shown} ({lines})"));
             }
             Err(cause) => attached.notes.push(format!("cannot attach {shown}: {cause}")),
@@ -150,10 +150,10 @@ pub(super) fn complete(before: &str, folder: &Path) -> Option<Completion> {
 }
 
 /// Prefix that all names share.
-fn common_prefix(names: &[String]) -> &str {
-    let first = names.first().map_or("", String::as_str);
-    let shared = |name: &String| {
-        let same = first.char_indices().zip(name.chars()).take_while(|((_, a), b)| a == b);
+pub(super) fn common_prefix<T: AsRef<str>>(names: &[T]) -> &str {
+    let first = names.first().map_or("", T::as_ref);
+    let shared = |name: &T| {
+        let same = first.char_indices().zip(name.as_ref().chars()).take_while(|((_, a), b)| a == b);
         same.last().map_or(0, |((at, c), _)| at + c.len_utf8())
     };
     &first[..names.iter().map(shared).min().unwrap_or(0)]

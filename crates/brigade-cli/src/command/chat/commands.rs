@@ -2,6 +2,7 @@
 
 use brigade_core::permission::Mode;
 
+use super::attach::common_prefix;
 use crate::settings::did_you_mean;
 
 /// Commands with their parameters and descriptions.
@@ -149,16 +150,15 @@ fn unknown_command(name: &str) -> String {
 /// Completes a command, as far as it is unambiguous.
 pub(crate) fn complete(text: &str) -> Option<String> {
     let prefix = text.strip_prefix('/').filter(|prefix| !prefix.contains(char::is_whitespace))?;
-    let mut candidates = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(prefix));
-    let (first, parameters, _) = candidates.next()?;
-    let rest: Vec<&str> = candidates.map(|(name, _, _)| *name).collect();
-    if rest.is_empty() {
-        return Some(format!("/{first}{}", if parameters.is_empty() { "" } else { " " }));
+    let candidates: Vec<_> = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(prefix)).collect();
+    match candidates.as_slice() {
+        [] => None,
+        [(name, parameters, _)] => Some(format!("/{name}{}", if parameters.is_empty() { "" } else { " " })),
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, _, _)| *name).collect();
+            Some(format!("/{}", common_prefix(&names)))
+        }
     }
-    let common = rest.iter().fold(first.len(), |length, name| {
-        first.bytes().zip(name.bytes()).take(length).take_while(|(a, b)| a == b).count()
-    });
-    Some(format!("/{}", &first[..common]))
 }
 
 /// Help text with commands and keys.

@@ -20,7 +20,7 @@ use super::slash_output::{self, NO_SESSION};
 use crate::approval_prompt::GivenAnswer;
 use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::error::CliError;
-use crate::follow::RunView;
+use crate::follow::{Console, RunView, Signals};
 use crate::model_hints;
 use crate::session_ref;
 use crate::settings::Settings;
@@ -29,7 +29,7 @@ use crate::summary::CommandHints;
 use crate::terminal::{self, Colour};
 
 /// Actor that the log records.
-const USER: &str = "the user";
+pub(super) const USER: &str = "the user";
 
 /// Limits of a chat: its session, and the one that it switches to. A stopped round has as much time as it needs.
 const LIMITS: OpenLimits = OpenLimits { max_open: 2, stop_timeout: None };
@@ -118,6 +118,12 @@ impl Conversation {
     /// Flags for suggested commands.
     pub(super) fn hints(&self) -> CommandHints {
         CommandHints::new(&self.global, &self.flags)
+    }
+
+    /// Installs the signal handlers of a chat without a screen.
+    pub(super) fn console(&self) -> Result<Console, CliError> {
+        let signals = Signals::listen(self.store.clone())?;
+        Ok(Console::new(&self.global, &self.flags, &self.settings, &self.runtime, signals))
     }
 
     /// Colour setting of the terminal.
@@ -250,16 +256,6 @@ impl Conversation {
         self.start_next_round().await.map_err(|failure| {
             failure.hint("The message was saved. It will be delivered with your next message.")
         })
-    }
-
-    /// Sends a message to a running session.
-    pub(super) async fn tell(&self, session: &SessionId, text: &str) -> Result<(), CliError> {
-        self.runtime.tell(session, text).await.map_err(CliError::from)
-    }
-
-    /// Cancels a running session.
-    pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), CliError> {
-        self.runtime.cancel(session, USER).await.map_err(CliError::from)
     }
 
     /// Requests the running round to stop.

@@ -13,7 +13,7 @@ use brigade::{Follow, Run, RunError, RunEvent, RunEvents, RunResult};
 use brigade_core::{Cursor, SessionId, State, Status};
 use crossterm::event::EventStream;
 use futures::{FutureExt, StreamExt};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 use tokio::time::MissedTickBehavior;
 
 use super::attach::ComposedMessage;
@@ -24,6 +24,7 @@ use super::input_line::InputLine;
 use super::screen::{Frame, Screen};
 use super::transcript_writer::{self, TranscriptWriter};
 use crate::error::{CliError, Exit};
+use crate::follow::listen_for;
 use crate::keyboard::editor::TakenInput;
 use crate::output;
 use crate::render::wrap_text;
@@ -64,7 +65,7 @@ pub(super) struct ChatUi<'a> {
     /// Running command of the user.
     command: Option<user_command::RunningCommand>,
     /// Plan that the user can approve.
-    plan: Option<plan::Plan>,
+    plan_shown_at: Option<Instant>,
     /// Whether the last printed line is empty.
     last_line_is_empty: bool,
 }
@@ -103,8 +104,8 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     let writer = TranscriptWriter::new(root, colour, conversation.background_children.clone());
     // From here on a signal no longer ends the process, so that the terminal is always restored.
     let signals = ChatSignals {
-        terminate: listen(SignalKind::terminate())?,
-        interrupt: listen(SignalKind::interrupt())?,
+        terminate: listen_for(SignalKind::terminate())?,
+        interrupt: listen_for(SignalKind::interrupt())?,
         suspend: suspend::listen()?,
     };
     let screen = Screen::enter(colour)?;
@@ -123,23 +124,19 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
         first_ctrl_c: None,
         notice: None,
         command: None,
-        plan: None,
+        plan_shown_at: None,
         last_line_is_empty: true,
     };
     ui.greet().await;
     let exit = ui.run(signals).await;
     let left = std::mem::take(&mut ui.detached);
-    let mut attention = ui.approvals.take_attention();
+    let mut attention = std::mem::take(&mut ui.approvals.attention);
     drop(ui);
     for (session, DetachedSession { label, .. }) in left {
         output::note(&format!("{label} was still running. Resume: brigade resume {session}"));
     }
     attention.finish().await;
     Ok(exit)
-}
-
-fn listen(kind: SignalKind) -> Result<Signal, CliError> {
-    signal(kind).map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
 }
 
 async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
@@ -221,45 +218,62 @@ impl ChatUi<'_> {
             !repeats
         });
         if !lines.is_empty() {
-            let notice = self.current_notice();
-            let frame = frame(
-                self.conversation,
-                &self.round,
-                &self.writer,
-                &self.line,
-                &self.approvals,
-                notice.as_deref(),
-            );
-            self.screen.print_lines(&lines, frame);
+            self.show(&lines);
         }
     }
 
     fn draw(&mut self) {
+        self.show(&[]);
+    }
+
+    /// Draws the screen, below new lines if there are any.
+    fn show(&mut self, new_lines: &[String]) {
+        let columns = self.columns();
         let notice = self.current_notice();
-        let frame = frame(
-            self.conversation,
-            &self.round,
-            &self.writer,
-            &self.line,
-            &self.approvals,
-            notice.as_deref(),
-        );
-        self.screen.draw(frame);
+        let view = self.conversation.view.as_ref().filter(|_| self.round.is_some());
+        let question = view.and_then(|view| self.approvals.layout(&view.tree, columns));
+        let frame = Frame {
+            view,
+            pending: self.writer.pending(MAX_PENDING_LINES),
+            notice: notice.as_deref(),
+            line: question.unwrap_or_else(|| self.line.layout(columns, Screen::line_rows())),
+        };
+        match new_lines {
+            [] => self.screen.draw(frame),
+            lines => self.screen.print_lines(lines, frame),
+        }
+    }
+
+    /// Adds a line between blocks of the transcript.
+    fn print_blank_line(&mut self) {
+        let lines = self.writer.blank_line();
+        self.print_lines(lines);
+    }
+
+    /// Prints lines as a block of their own.
+    fn print_block(&mut self, lines: Vec<String>) {
+        let lines = self.writer.note_lines(lines);
+        self.print_lines(lines);
+    }
+
+    /// Untrusted text as lines that fit the screen.
+    fn wrapped(&self, text: &str) -> Vec<String> {
+        wrap_text(&sanitize::lines(text), self.columns()).lines().map(str::to_owned).collect()
     }
 
     /// Notice about the next key.
     fn current_notice(&self) -> Option<String> {
         let command = || self.command.as_ref().map(user_command::RunningCommand::notice);
         let question = || self.approvals.notice().map(str::to_owned);
-        let plan = || self.plan.as_ref().filter(|_| self.line.is_empty()).map(plan::Plan::notice);
+        let plan =
+            || self.plan_shown_at.filter(|_| self.line.is_empty()).map(|_| plan::APPROVAL_NOTICE.to_owned());
         let notice = self.notice.clone().or_else(|| self.line.notice());
         notice.or_else(command).or_else(question).or_else(plan)
     }
 
     fn note(&mut self, text: &str) {
-        let text = wrap_text(&sanitize::lines(text), self.columns());
-        let lines = self.writer.note_lines(text.lines().map(str::to_owned).collect());
-        self.print_lines(lines);
+        let lines = self.wrapped(text);
+        self.print_block(lines);
     }
 
     fn tick(&mut self) {
@@ -275,8 +289,7 @@ impl ChatUi<'_> {
     }
 
     async fn send(&mut self, taken: TakenInput) -> Option<Exit> {
-        let rest = self.writer.blank_line();
-        self.print_lines(rest);
+        self.print_blank_line();
         let mut lines = transcript_writer::echo(&taken.shown, self.colour);
         if let Some(command) = commands::parse_user_command(&taken.text) {
             self.print_lines(lines);
@@ -290,8 +303,7 @@ impl ChatUi<'_> {
                 if let Err(failure) = self.run_slash_command(command).await {
                     self.fail(&failure);
                 }
-                let rest = self.writer.blank_line();
-                self.print_lines(rest);
+                self.print_blank_line();
             }
             Ok(ParsedLine::Message(message)) => {
                 let ComposedMessage { text, notes } = self.conversation.compose(&message);
@@ -309,19 +321,18 @@ impl ChatUi<'_> {
             Err(text) => {
                 self.print_lines(lines);
                 self.note(&text);
-                let rest = self.writer.blank_line();
-                self.print_lines(rest);
+                self.print_blank_line();
             }
         }
         None
     }
 
     async fn message(&mut self, text: &str) {
-        self.plan = None;
+        self.plan_shown_at = None;
         if let (Some(_), Some(session)) = (&self.round, self.conversation.session()) {
-            match self.conversation.tell(session, text).await {
+            match self.conversation.runtime.tell(session, text).await {
                 Ok(()) => self.conversation.clear_pending_notes(),
-                Err(failure) => self.fail(&failure),
+                Err(error) => self.fail(&error.into()),
             }
             return;
         }
@@ -354,8 +365,7 @@ impl ChatUi<'_> {
     fn fail(&mut self, failure: &CliError) {
         let text = failure.message().unwrap_or_default();
         self.note(&text);
-        let rest = self.writer.blank_line();
-        self.print_lines(rest);
+        self.print_blank_line();
     }
 
     async fn handle_round_event(&mut self, round_event: RoundEvent) {
@@ -380,21 +390,20 @@ impl ChatUi<'_> {
 
     async fn ended(&mut self, result: Result<RunResult, RunError>) {
         if let Some(view) = &self.conversation.view {
-            self.approvals.ended(view, &result);
+            self.approvals.attention.ended(view, &result);
         }
         self.notice = None;
         let mut lines = match &result {
             Ok(result) => self.writer.end(&result.outcome),
             Err(error) => {
-                let text = wrap_text(&sanitize::lines(&store_advice::describe_run(error)), self.columns());
-                self.writer.note_lines(text.lines().map(str::to_owned).collect())
+                let lines = self.wrapped(&store_advice::describe_run(error));
+                self.writer.note_lines(lines)
             }
         };
         lines.extend(self.writer.blank_line());
         self.print_lines(lines);
         for session in result.iter().flat_map(|result| result.detached.sessions()) {
-            let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
-            let label = node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label));
+            let label = self.label(session);
             self.note(&format!("{label} continues in the background as {session}"));
             let events = self.conversation.runtime.follow(session, Cursor::START);
             self.detached.insert(session.clone(), DetachedSession { label, events });
@@ -437,32 +446,12 @@ impl ChatUi<'_> {
                 continue;
             }
             let tree = summary::read_tree(&*store, &session).await;
-            self.approvals.alert(&tree);
+            self.approvals.attention.alert(&tree);
             for (name, text) in summary::pending_approvals(&tree) {
                 if self.announced.insert(name) {
                     self.note(&text);
                 }
             }
         }
-    }
-}
-
-/// Current content below the conversation.
-fn frame<'a>(
-    conversation: &'a Conversation,
-    round: &Option<Round>,
-    writer: &TranscriptWriter,
-    line: &InputLine,
-    approvals: &ApprovalPrompts,
-    notice: Option<&'a str>,
-) -> Frame<'a> {
-    let columns = terminal::size().0.saturating_sub(1);
-    let view = conversation.view.as_ref().filter(|_| round.is_some());
-    let question = view.and_then(|view| approvals.layout(&view.tree, columns));
-    Frame {
-        view,
-        pending: writer.pending(MAX_PENDING_LINES),
-        notice,
-        line: question.unwrap_or_else(|| line.layout(columns, Screen::line_rows())),
     }
 }

@@ -1,19 +1,15 @@
 //! Chat without a screen: reads messages line by line, and prints replies to standard output.
 
-use std::io::BufRead;
-
 use brigade::{Detached, Run, RunResult};
 use brigade_core::Status;
-use tokio::sync::mpsc;
 
 use super::attach::ComposedMessage;
 use super::commands::{self, Command, ParsedLine};
 use super::conversation::{Conversation, Sent};
 use super::slash_output;
 use crate::args::OutputFormat;
-use crate::attention::Attention;
 use crate::error::{CliError, Exit};
-use crate::follow::{self, Signals};
+use crate::follow::{self, Console};
 use crate::output;
 use crate::progress::Progress;
 use crate::report::Report;
@@ -34,31 +30,28 @@ enum NextStep {
 
 /// Runs the chat until the input ends. The exit code is that of the last round.
 pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
-    let mut signals = Signals::listen(conversation.runtime.store().clone())?;
-    let mut lines = stdin_lines();
-    let mut attention = Attention::new(&conversation.settings, &conversation.runtime);
+    let mut console = conversation.console()?;
+    let mut lines = terminal::stdin_lines();
     let mut exit = Exit::Done;
     let mut detached_runs = Vec::new();
     loop {
         let line = tokio::select! {
-            line = lines.recv() => line,
-            () = signals.next() => return Ok(exit),
-        };
+                    line = lines.recv() => line,
+        () = console.signals.next() => return Ok(exit),
+                };
         let Some(line) = line else { break };
         if line.trim().is_empty() {
             continue;
         }
         let ended = match commands::parse(&line) {
             Ok(ParsedLine::Message(text)) => {
-                run_round(conversation, &text, &mut signals, &mut detached_runs, &mut attention).await
+                run_round(conversation, &text, &mut console, &mut detached_runs).await
             }
             Ok(ParsedLine::Command(command)) => match run_slash_command(conversation, command).await {
                 Ok(NextStep::Continue) => continue,
                 Ok(NextStep::Quit) => break,
                 Ok(NextStep::Follow(run)) => {
-                    let followed =
-                        follow(conversation, *run, &mut signals, &mut detached_runs, &mut attention);
-                    followed.await.map(|_| exit)
+                    follow(conversation, *run, &mut console, &mut detached_runs).await.map(|_| exit)
                 }
                 Err(failure) => {
                     report(failure)?;
@@ -80,16 +73,9 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
         };
     }
     for detached in detached_runs {
-        summary::wait_for_detached(
-            conversation.runtime.store(),
-            &detached,
-            &conversation.hints(),
-            &mut signals,
-            &mut attention,
-        )
-        .await;
+        summary::wait_for_detached(&detached, &mut console).await;
     }
-    attention.finish().await;
+    console.attention.finish().await;
     Ok(exit)
 }
 
@@ -104,30 +90,12 @@ fn report(failure: CliError) -> Result<(), CliError> {
     }
 }
 
-/// Lines of standard input, read by a detached thread.
-fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        let mut input = std::io::stdin().lock();
-        let mut line = Vec::new();
-        while input.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
-            line.clear();
-            if sender.send(text).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
 /// Sends a message and follows its round.
 async fn run_round(
     conversation: &mut Conversation,
     text: &str,
-    signals: &mut Signals,
+    console: &mut Console,
     detached_runs: &mut Vec<Detached>,
-    attention: &mut Attention,
 ) -> Result<Exit, CliError> {
     let ComposedMessage { text, notes } = conversation.compose(text);
     notes.iter().for_each(|note| output::note(note));
@@ -141,22 +109,19 @@ async fn run_round(
         }
     };
     conversation.clear_pending_notes();
-    follow(conversation, run, signals, detached_runs, attention).await
+    follow(conversation, run, console, detached_runs).await
 }
 
 /// Follows a round to its end.
 async fn follow(
     conversation: &mut Conversation,
     run: Run,
-    signals: &mut Signals,
+    console: &mut Console,
     detached_runs: &mut Vec<Detached>,
-    attention: &mut Attention,
 ) -> Result<Exit, CliError> {
     let Some(view) = conversation.view.take() else { return Ok(Exit::Done) };
     let mut progress = Progress::new(&conversation.global, &conversation.settings.environment);
-    let hints = conversation.hints();
-    let followed =
-        follow::follow(&conversation.runtime, run, view, &mut progress, signals, &hints, attention).await?;
+    let followed = follow::follow(&conversation.runtime, run, view, &mut progress, console).await?;
     let format = conversation.global.output_format;
     if format != OutputFormat::Text {
         let outcome = followed.result.as_ref().map(|result| &result.outcome);

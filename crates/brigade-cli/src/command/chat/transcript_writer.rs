@@ -15,6 +15,7 @@ use crate::progress;
 use crate::render::{Markdown, fit, wrap_hanging};
 use crate::sanitize;
 use crate::terminal::Colour;
+use crate::units;
 
 /// Mark of a tool call.
 const BULLET: &str = "· ";
@@ -137,8 +138,7 @@ impl TranscriptWriter {
             && self.background_children.remove(child)
             && outcome.status != Status::Detached
         {
-            let label = view.tree.node(child).map_or("", |node| node.label.as_str());
-            return self.note(Some("36"), &end_notice(label, outcome));
+            return self.note(Some("36"), &end_notice(&view.label(child), outcome));
         }
         if record.session != self.root {
             return Vec::new();
@@ -314,8 +314,7 @@ pub(super) fn recent_messages(records: &[Record], colour: Colour, columns: usize
         let more = message.len().saturating_sub(MAX_RECALLED_LINES);
         lines.extend(message.into_iter().take(MAX_RECALLED_LINES));
         if more > 0 {
-            let noun = if more == 1 { "line" } else { "lines" };
-            lines.push(colour.paint("2", &format!("(and {more} more {noun})")));
+            lines.push(colour.paint("2", &format!("(and {})", units::count(more, "more line"))));
         }
         lines.push(String::new());
     }

@@ -13,6 +13,7 @@ use crate::presets;
 use crate::project_context;
 use crate::settings::{McpServer, Settings};
 use crate::setup;
+use crate::units;
 
 /// Checks the agent files.
 pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
@@ -38,12 +39,7 @@ pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError
     let store = setup::open_store_read_only(settings).unwrap_or_else(|_| Arc::new(MemoryStore::new()));
     let found = match block_on(project_context::instructions(settings, &*store))? {
         Ok(found) => found,
-        Err(failure) => {
-            return Ok(vec![Finding::problem(
-                failure.to_string(),
-                "Fix this first; runs cannot start until it is fixed",
-            )]);
-        }
+        Err(failure) => return Ok(vec![Finding::blocks_runs(&failure)]),
     };
     let mut findings: Vec<Finding> =
         found.used.iter().map(|path| Finding::ok(path.display().to_string())).collect();
@@ -78,9 +74,8 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     let (tools, mut findings) = match made {
         Ok(tools) => (tools, Vec::new()),
         Err(failure) => {
-            let problem =
-                Finding::problem(failure.to_string(), "Fix this first; runs cannot start until it is fixed");
-            (Toolbox::standard().with_web(brigade::tool::WebSettings::default()), vec![problem])
+            let tools = Toolbox::standard().with_web(brigade::tool::WebSettings::default());
+            (tools, vec![Finding::blocks_runs(&failure)])
         }
     };
     let permissions = &settings.permissions;
@@ -88,14 +83,8 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     let unmatched = rules_for_unknown_servers(settings);
     findings.push(match setup::check_rules(permissions, &tools) {
         Ok(()) if rules == 0 => Finding::ok(format!("mode {}, no rules", permissions.mode)),
-        Ok(()) => Finding::ok(format!(
-            "mode {}, {rules} rule{}",
-            permissions.mode,
-            if rules == 1 { "" } else { "s" }
-        )),
-        Err(failure) => {
-            Finding::problem(failure.to_string(), "Fix this first; runs cannot start until it is fixed")
-        }
+        Ok(()) => Finding::ok(format!("mode {}, {}", permissions.mode, units::count(rules, "rule"))),
+        Err(failure) => Finding::blocks_runs(&failure),
     });
     findings.extend(unmatched);
     let unknown = presets::unknown_tools(settings, &tools).into_iter();

@@ -5,6 +5,7 @@ use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
 use crate::error::CliError;
 use crate::model_hints;
 use crate::settings::{ApiKey, SCRIPT_PREFIX, Settings};
+use crate::units;
 
 /// Findings about the configured models, and about all providers.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<(Vec<Finding>, Vec<Finding>), CliError> {
@@ -127,8 +128,7 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
             },
         ),
         Availability::Running(count) => {
-            let models = if *count == 1 { "model" } else { "models" };
-            Finding::ok(format!("{name}: running at {address} with {count} {models}"))
+            Finding::ok(format!("{name}: running at {address} with {}", units::count(*count, "model")))
         }
         Availability::NotRunning => problem(
             format!("{name}: no response from {address}"),

@@ -6,6 +6,7 @@ use super::{Finding, block_on};
 use crate::error::CliError;
 use crate::settings::{McpServer, Settings};
 use crate::setup;
+use crate::units;
 
 /// Starts each server and counts its tools. Only lists them if offline.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
@@ -28,9 +29,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         let server = tool.spec().name.split("__").nth(1).unwrap_or_default();
         *counts.entry(server.to_owned()).or_default() += 1;
     }
-    let found = |(name, count): (String, usize)| {
-        Finding::ok(format!("{name}: {count} {}", if count == 1 { "tool" } else { "tools" }))
-    };
+    let found = |(name, tools)| Finding::ok(format!("{name}: {}", units::count::<usize>(tools, "tool")));
     let mut findings: Vec<Finding> = counts.into_iter().map(found).collect();
     findings.extend(disabled);
     findings.extend(problems.iter().map(|problem| {

@@ -77,8 +77,7 @@ fn state(found: &ProviderStatus) -> String {
             ApiKey::NotNeeded | ApiKey::Missing(_) => "ready (no key is needed)".to_owned(),
         },
         Availability::Running(0) => "running, no models".to_owned(),
-        Availability::Running(1) => "running, 1 model".to_owned(),
-        Availability::Running(count) => format!("running, {count} models"),
+        Availability::Running(models) => format!("running, {}", units::count(*models, "model")),
         Availability::NotRunning => format!("not running at {}", sanitize::line(&offer.base_url)),
         Availability::NoKey(variable) => format!("no key: set {variable}"),
         Availability::Failed(cause) => format!("no model list: {}", sanitize::line(cause)),
@@ -133,7 +132,7 @@ fn default_model_line(settings: &Settings) -> String {
         Some(model) => format!("* Default model: {}\n", sanitize::line(model)),
         None => format!(
             "No model is set. Pass one with --model, or set `model = \"PROVIDER/MODEL\"` in\n{}\n",
-            sanitize::line(&settings.existing_config_file().display().to_string())
+            sanitize::path(&settings.existing_config_file())
         ),
     }
 }

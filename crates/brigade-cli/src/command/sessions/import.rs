@@ -4,6 +4,7 @@ use brigade::store::{ImportReport, PendingCall};
 use serde_json::{Value, json};
 
 use crate::sanitize;
+use crate::units;
 
 /// Maximum number of pending calls that are listed.
 const MAX_SHOWN_CALLS: usize = 10;
@@ -36,7 +37,7 @@ pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     notes.extend(imported.pending.iter().take(MAX_SHOWN_CALLS).map(line));
     if imported.pending.len() > MAX_SHOWN_CALLS {
         let more = imported.pending.len() - MAX_SHOWN_CALLS;
-        notes.push(format!("{more} more pending {}", if more == 1 { "call" } else { "calls" }));
+        notes.push(units::count(more, "more pending call"));
     }
     notes
 }

@@ -11,7 +11,7 @@ use super::table::{Column, table};
 use crate::args::{SessionState, SessionsList};
 use crate::clock;
 use crate::error::CliError;
-use crate::render::{self, fit};
+use crate::render::fit;
 use crate::sanitize;
 use crate::store_advice;
 use crate::units;
@@ -127,10 +127,10 @@ async fn find_agent_below(store: &dyn Store, root: &SessionId, agent: &str) -> O
     for session in store.sessions(root).await.unwrap_or_default() {
         let Ok((records, _)) = store.read_prefix(&session).await else { continue };
         if let Some(Event::Started { delegation, .. }) = records.first().map(|record| &record.event)
-            && same_name(agent, render::label(delegation))
+            && same_name(agent, delegation.label())
         {
             let (label, task) =
-                (sanitize::line(render::label(delegation)), sanitize::line(delegation.task.as_str()));
+                (sanitize::line(delegation.label()), sanitize::line(delegation.task.as_str()));
             return Some(format!("{label} {session}: {}", fit(&task, MAX_TASK_COLUMNS)));
         }
     }
@@ -196,7 +196,7 @@ impl SessionEntry {
             Ok(first) => {
                 entry.at = Some(first.at);
                 if let Event::Started { delegation, .. } = &first.event {
-                    entry.agent = render::label(delegation).to_owned();
+                    entry.agent = delegation.label().to_owned();
                     entry.task = delegation.task.to_string();
                 }
             }
@@ -298,7 +298,7 @@ impl Listing {
             (0, _) => {
                 Some("No sessions yet. Start one with: brigade run \"TASK\", or try: brigade demo".to_owned())
             }
-            (all, 0) => Some(format!("No match in {}. {}", session_count(all), widen_hint(list))),
+            (all, 0) => Some(format!("No match in {}. {}", units::count(all, "session"), widen_hint(list))),
             (_, shown) if self.has_more && is_filtered => Some(format!(
                 "Showing {shown} of the matching sessions, newest first. Use --all to show all."
             )),
@@ -308,10 +308,6 @@ impl Listing {
             _ => None,
         }
     }
-}
-
-fn session_count(sessions: usize) -> String {
-    if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") }
 }
 
 /// Hint that lists the ways to widen the search.

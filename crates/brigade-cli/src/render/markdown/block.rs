@@ -48,6 +48,7 @@ pub(super) fn render(block: &str, colour: Colour, columns: usize) -> Vec<String>
 }
 
 /// Parser state while a block is rendered.
+#[derive(Default)]
 struct BlockRenderer {
     colour: Colour,
     columns: usize,
@@ -67,25 +68,6 @@ struct BlockRenderer {
     table: Vec<Vec<StyledText>>,
 }
 
-impl Default for BlockRenderer {
-    fn default() -> BlockRenderer {
-        BlockRenderer {
-            colour: Colour::Off,
-            columns: 80,
-            lines: Vec::new(),
-            text: StyledText::default(),
-            style: TextStyle::default(),
-            heading: None,
-            lists: Vec::new(),
-            bullet: None,
-            margins: Vec::new(),
-            link: None,
-            is_code: false,
-            table: Vec::new(),
-        }
-    }
-}
-
 impl BlockRenderer {
     fn take(&mut self, event: Event<'_>) {
         match event {
@@ -101,8 +83,7 @@ impl BlockRenderer {
                 self.text.push(TextStyle { code: true, ..self.style }, &text);
             }
             // Models put line breaks where they want them.
-            Event::SoftBreak => self.text.push(self.style, "\n"),
-            Event::HardBreak => self.text.push(self.style, "\n"),
+            Event::SoftBreak | Event::HardBreak => self.text.push(self.style, "\n"),
             Event::Rule => {
                 self.end_paragraph();
                 let rule = "─".repeat(self.text_columns().min(40));

@@ -25,8 +25,7 @@ impl TextStyle {
 
     /// Applies the style to a text.
     pub(super) fn paint(self, text: &str, colour: Colour) -> String {
-        let codes = self.codes();
-        if codes.is_empty() { text.to_owned() } else { colour.paint(&codes, text) }
+        colour.paint(&self.codes(), text)
     }
 }
 

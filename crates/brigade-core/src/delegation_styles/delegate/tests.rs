@@ -6,6 +6,7 @@ use super::*;
 use crate::delegation::LimitKind;
 use crate::delegation_styles::{Caller, DELEGATION_TOOLS, DelegationStyles, MESSAGE_TOOL};
 use crate::grant::{Access, AttenuateError, Names};
+use crate::message::Category;
 
 const GOOD: &str = r#"{"role":"Writer","task":"Write it"}"#;
 

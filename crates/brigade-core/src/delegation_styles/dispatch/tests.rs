@@ -4,6 +4,7 @@ use super::*;
 use crate::delegation::LimitKind;
 use crate::delegation_styles::testing::{TOOLS, TestAgent, all_styles, list, named, set};
 use crate::delegation_styles::{DELEGATION_TOOLS, DelegationStyles, EnabledStyles};
+use crate::message::Category;
 use crate::permission::{Mode, Rule};
 
 const GOOD: &str = r#"{"agent_id":"reviewer","task":"Look"}"#;

@@ -4,6 +4,7 @@ use super::*;
 use crate::delegation::{LimitKind, Status};
 use crate::delegation_styles::testing::{TOOLS, TestAgent, all_styles, set};
 use crate::delegation_styles::{DELEGATION_TOOLS, DelegationStyles};
+use crate::message::Category;
 use crate::permission::Mode;
 
 const GOOD: &str = r#"{"task":"Look","description":"A look"}"#;

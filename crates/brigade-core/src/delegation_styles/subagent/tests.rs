@@ -3,6 +3,7 @@
 use super::*;
 use crate::delegation_styles::testing::{TOOLS, TestAgent, all_styles, list, set};
 use crate::delegation_styles::{DELEGATION_TOOLS, DelegationStyles, MESSAGE_TOOL};
+use crate::message::Category;
 
 const GOOD: &str = r#"{"label":"analyze_logs","task_prompt":"Look at the logs"}"#;
 const PARALLEL_GOOD: &str = r#"{"tasks":[{"label":"a","task_prompt":"x"}]}"#;

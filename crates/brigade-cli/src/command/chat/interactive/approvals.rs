@@ -1,6 +1,5 @@
 //! Approval prompts in a chat. They receive the keys if no message is being typed.
 
-use brigade::{RunError, RunResult};
 use brigade_core::view::Tree;
 
 use super::super::conversation::Conversation;
@@ -8,7 +7,6 @@ use super::ChatUi;
 use crate::approval_prompt::{ApprovalPrompt, PromptAction};
 use crate::attention::Attention;
 use crate::error::Exit;
-use crate::follow::RunView;
 use crate::keyboard::editor::Layout;
 use crate::keyboard::keys::Key;
 use crate::store_advice;
@@ -19,8 +17,8 @@ const PENDING_NOTICE: &str = "An agent requests approval. Press Esc to answer.";
 
 /// Pending approvals, and the target of typed keys.
 pub(super) struct ApprovalPrompts {
-    dialogue: ApprovalPrompt,
-    attention: Attention,
+    pub(super) dialogue: ApprovalPrompt,
+    pub(super) attention: Attention,
     /// Whether keys go to the prompt instead of the message.
     is_answering: bool,
 }
@@ -33,21 +31,6 @@ impl ApprovalPrompts {
             attention: Attention::new(&conversation.settings, &conversation.runtime),
             is_answering: false,
         }
-    }
-
-    /// Notifies the user of pending approvals of a detached session.
-    pub(super) fn alert(&mut self, tree: &Tree) {
-        self.attention.alert(tree);
-    }
-
-    /// Notifies the user of the end of a round.
-    pub(super) fn ended(&mut self, view: &RunView, result: &Result<RunResult, RunError>) {
-        self.attention.ended(view, result);
-    }
-
-    /// Takes the notifier, for the time after the chat.
-    pub(super) fn take_attention(&mut self) -> Attention {
-        std::mem::take(&mut self.attention)
     }
 
     /// Whether keys go to the prompt.
@@ -68,10 +51,6 @@ impl ApprovalPrompts {
         let footer = self.dialogue.footer(tree, columns)?;
         Some(Layout { cursor: footer.cursor.unwrap_or_default(), lines: footer.lines })
     }
-
-    pub(super) fn paste(&mut self, text: &str) {
-        self.dialogue.paste(text);
-    }
 }
 
 impl ChatUi<'_> {
@@ -87,8 +66,7 @@ impl ChatUi<'_> {
             self.approvals.is_answering = self.line.is_empty();
         }
         if let Some(lines) = lines {
-            let lines = self.writer.note_lines(lines);
-            self.print_lines(lines);
+            self.print_block(lines);
         }
     }
 
@@ -105,10 +83,7 @@ impl ChatUi<'_> {
             PromptAction::Interrupt => return self.interrupt().await,
             PromptAction::Leave => self.toggle_approval(),
             PromptAction::Say(text) => self.note(&text),
-            PromptAction::Show(lines) => {
-                let lines = self.writer.note_lines(lines);
-                self.print_lines(lines);
-            }
+            PromptAction::Show(lines) => self.print_block(lines),
             PromptAction::Answers(given) => {
                 for given in given {
                     if let Err(error) = self.conversation.answer(&given).await {

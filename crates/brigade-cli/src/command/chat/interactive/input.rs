@@ -30,7 +30,7 @@ impl ChatUi<'_> {
             }
             Event::Paste(text) => {
                 if self.approvals.takes_keys() {
-                    self.approvals.paste(&text);
+                    self.approvals.dialogue.paste(&text);
                 } else {
                     self.line.paste(&text);
                 }
@@ -125,7 +125,7 @@ impl ChatUi<'_> {
             self.notice = Some("Stopping. Press Ctrl-C to quit.".to_owned());
             self.conversation.stop();
         } else {
-            self.plan = None;
+            self.plan_shown_at = None;
         }
     }
 }

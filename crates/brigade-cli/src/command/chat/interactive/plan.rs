@@ -10,39 +10,28 @@ use super::ChatUi;
 
 /// Message to the agent when its plan is approved.
 const APPROVAL_MESSAGE: &str = "The plan is approved. Carry it out.";
-const APPROVAL_NOTICE: &str =
+pub(super) const APPROVAL_NOTICE: &str =
     "Press Enter to approve this plan and continue in mode edit, or type what to change.";
 /// Enter within this time after the plan appeared is ignored, because it was meant for something else.
 const MIN_PLAN_DISPLAY_TIME: Duration = Duration::from_millis(400);
-
-/// Plan that is pending approval.
-pub(super) struct Plan {
-    shown_at: Instant,
-}
-
-impl Plan {
-    pub(super) fn notice(&self) -> String {
-        APPROVAL_NOTICE.to_owned()
-    }
-}
 
 impl ChatUi<'_> {
     /// Offers to approve the plan, if the last round was in mode `plan`.
     pub(super) async fn offer_approval(&mut self) {
         if self.conversation.can_leave_plan().await {
-            self.plan = Some(Plan { shown_at: Instant::now() });
+            self.plan_shown_at = Some(Instant::now());
         }
     }
 
     /// Whether Enter approves a plan now.
     pub(super) fn approves_plan(&self) -> bool {
-        let is_seen = self.plan.as_ref().is_some_and(|plan| plan.shown_at.elapsed() >= MIN_PLAN_DISPLAY_TIME);
+        let is_seen = self.plan_shown_at.is_some_and(|at| at.elapsed() >= MIN_PLAN_DISPLAY_TIME);
         is_seen && self.round.is_none() && self.line.is_empty() && !self.line.is_searching()
     }
 
     /// Continues in mode `edit` with the plan.
     pub(super) async fn approve_plan(&mut self) {
-        self.plan = None;
+        self.plan_shown_at = None;
         self.screen.clear();
         if let Err(failure) = self.conversation.set_mode(Mode::Edit).await {
             return self.fail(&failure);
@@ -62,7 +51,7 @@ impl ChatUi<'_> {
             Mode::Ask => Mode::Edit,
             Mode::Edit | Mode::Auto => Mode::Plan,
         };
-        self.plan = None;
+        self.plan_shown_at = None;
         self.screen.clear();
         match self.conversation.set_mode(mode).await {
             Ok(()) => {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use brigade_core::SessionId;
 
 use super::super::commands::{self, Command};
+use super::super::conversation::USER;
 use super::super::slash_output;
 use super::super::transcript_writer::TranscriptWriter;
 use super::ChatUi;
@@ -51,9 +52,7 @@ impl ChatUi<'_> {
             true => line.to_owned(),
             false => wrap_text(line, columns),
         });
-        let lines = lines.collect();
-        let lines = self.writer.note_lines(lines);
-        self.print_lines(lines);
+        self.print_block(lines.collect());
         Ok(())
     }
 
@@ -62,7 +61,7 @@ impl ChatUi<'_> {
         if text.is_empty() {
             return Err(CliError::usage("usage: /tell AGENT TEXT"));
         }
-        self.conversation.tell(&session, &text).await?;
+        self.conversation.runtime.tell(&session, &text).await?;
         Ok(format!("{} reads the message at its next turn.", self.label(&session)))
     }
 
@@ -76,12 +75,12 @@ impl ChatUi<'_> {
 
     async fn stop_agent(&mut self, arguments: &str) -> Result<String, CliError> {
         let (session, _) = self.parse_recipient(arguments)?;
-        self.conversation.cancel(&session).await?;
+        self.conversation.runtime.cancel(&session, USER).await?;
         Ok(format!("Stopping {}.", self.label(&session)))
     }
 
     /// Display name of a session in the tree.
-    fn label(&self, session: &SessionId) -> String {
+    pub(super) fn label(&self, session: &SessionId) -> String {
         let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
         node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label))
     }
@@ -98,7 +97,7 @@ impl ChatUi<'_> {
         let session = session_ref::resolve(&**self.conversation.runtime.store(), id).await?;
         self.screen.clear();
         self.conversation.switch(&session).await?;
-        self.plan = None;
+        self.plan_shown_at = None;
         self.line.set_folder(self.conversation.settings.folder.clone());
         self.greet().await;
         Ok(())
@@ -106,13 +105,13 @@ impl ChatUi<'_> {
 
     async fn undo(&mut self) -> Result<String, CliError> {
         self.require_idle()?;
-        self.plan = None;
+        self.plan_shown_at = None;
         self.conversation.undo().await
     }
 
     async fn compact(&mut self) -> Result<(), CliError> {
         self.require_idle()?;
-        self.plan = None;
+        self.plan_shown_at = None;
         let round = self.conversation.compact().await?;
         self.follow(round);
         Ok(())
@@ -121,7 +120,7 @@ impl ChatUi<'_> {
     /// Starts a new session with the next message. The previous one stays in the store.
     async fn clear(&mut self) -> Result<(), CliError> {
         self.require_idle()?;
-        self.plan = None;
+        self.plan_shown_at = None;
         let left = self.conversation.leave_session();
         self.writer = TranscriptWriter::new(SessionId::root(0), self.colour, HashSet::new());
         self.screen.clear_screen();
@@ -129,8 +128,7 @@ impl ChatUi<'_> {
             self.note(&format!(
                 "A new session starts with your next message. Resume the last one: /resume {session}"
             ));
-            let rest = self.writer.blank_line();
-            self.print_lines(rest);
+            self.print_blank_line();
         }
         self.greet().await;
         Ok(())

@@ -87,12 +87,9 @@ impl ChatUi<'_> {
         self.note(&printed);
         if command.output == OutputAudience::UserAndAgent {
             self.conversation.add_pending_note(format!("I ran `{}`:\n{}", command.text, fenced(&printed)));
-            let lines = vec![self.colour.paint("2", "(the agent reads this with your next message)")];
-            let lines = self.writer.note_lines(lines);
-            self.print_lines(lines);
+            self.print_block(vec![self.colour.paint("2", "(the agent reads this with your next message)")]);
         }
-        let rest = self.writer.blank_line();
-        self.print_lines(rest);
+        self.print_blank_line();
     }
 }
 
