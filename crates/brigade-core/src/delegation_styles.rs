@@ -55,6 +55,14 @@ pub struct DelegationStyles {
     pub delegation: DelegationConfig,
 }
 
+/// Exactly these styles, with default settings.
+impl<const N: usize> From<[DelegationStyle; N]> for DelegationStyles {
+    fn from(styles: [DelegationStyle; N]) -> DelegationStyles {
+        let delegation = DelegationConfig { styles: styles.into(), ..DelegationConfig::default() };
+        DelegationStyles { delegation, ..DelegationStyles::default() }
+    }
+}
+
 impl DelegationStyles {
     /// Returns all styles, in the order in which their tools are offered.
     fn all(&self) -> [&dyn Style; 4] {
