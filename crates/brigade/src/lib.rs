@@ -36,6 +36,7 @@ pub mod model;
 pub mod observer;
 pub mod open_sessions;
 pub mod process;
+pub mod provider;
 mod remote;
 mod resolved_agent;
 mod runtime;
