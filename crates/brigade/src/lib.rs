@@ -22,6 +22,7 @@
 //! The library never prints, and it does not read the environment or the home directory.
 
 pub mod agents;
+mod builder;
 mod clock;
 mod concurrency;
 mod environment;
@@ -56,6 +57,13 @@ mod writes;
 pub use agents::AgentCatalog;
 pub use brigade_core as core;
 #[doc(inline)]
+pub use brigade_core::event::Effect;
+#[doc(inline)]
+pub use brigade_core::permission::{Mode, Permissions};
+#[doc(inline)]
+pub use brigade_core::{Agent, Budget, Event, SessionId, Status, ToolOutput};
+pub use builder::{Brigade, BrigadeBuilder, BuildError, TaskRun, known_tools};
+#[doc(inline)]
 pub use event_stream::{RunEvent, RunEvents};
 #[doc(inline)]
 pub use external::ExternalAgents;
@@ -67,8 +75,11 @@ pub use model::{Model, Models};
 #[doc(inline)]
 pub use observer::{Observation, Observer, Observers};
 pub use open_sessions::{OpenSession, OpenSessions};
+#[doc(inline)]
+pub use provider::Provider;
 pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, SessionInfo, Task};
 pub use schema::{ResultSchema, SchemaError};
+pub use schemars;
 pub use secret::Secret;
 pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
 #[doc(inline)]

@@ -16,6 +16,7 @@ mod built_in;
 
 use std::sync::Arc;
 
+use crate::Secret;
 use crate::model::anthropic::Anthropic as AnthropicModel;
 use crate::model::gemini::Gemini as GeminiModel;
 use crate::model::openai::OpenAi as OpenAiModel;
@@ -23,11 +24,10 @@ use crate::model::responses::Responses as ResponsesModel;
 use crate::model::{
     Api, Endpoint, EndpointError, EndpointOverride, Model, PriceList, Proxies, RateLimits, Timeouts,
 };
-use crate::Secret;
 
 pub use built_in::{
-    Anthropic, BUILT_IN_PROVIDERS, BuiltInProvider, DeepSeek, Gemini, Groq, LlamaCpp, LmStudio, Ollama, OpenAi,
-    OpenAiCompatible, OpenAiResponses, OpenRouter, Vllm,
+    Anthropic, BUILT_IN_PROVIDERS, BuiltInProvider, DeepSeek, Gemini, Groq, LlamaCpp, LmStudio, Ollama,
+    OpenAi, OpenAiCompatible, OpenAiResponses, OpenRouter, Vllm,
 };
 
 /// API of a provider.

@@ -121,9 +121,17 @@ mod tests {
 
     #[test]
     fn invalid_amounts_are_errors() {
-        for wrong in
-            [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-10, 1e300, 18_446_744_073.709_553]
-        {
+        for wrong in [
+            0.0,
+            -0.0,
+            -1.0,
+            f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            1e-10,
+            1e300,
+            18_446_744_073.709_553,
+        ] {
             let error = Budget::usd(wrong).build().unwrap_err();
             assert!(matches!(error, InvalidBudget::Dollars(_)), "{wrong}");
         }
@@ -148,7 +156,8 @@ mod tests {
 
     #[test]
     fn complete_budget_stays_exact() {
-        let budget = Budget { tokens: Limit::AtMost(9), usd: Limit::AtMost(u64::MAX), agents: Limit::Unlimited };
+        let budget =
+            Budget { tokens: Limit::AtMost(9), usd: Limit::AtMost(u64::MAX), agents: Limit::Unlimited };
         assert_eq!(BudgetBuilder::from(budget).build_with_defaults(Budget::default()), Ok(budget));
     }
 }

@@ -57,8 +57,12 @@ const OPENROUTER: BuiltInProvider = BuiltInProvider::new(
     "https://openrouter.ai/api/v1",
     Some("OPENROUTER_API_KEY"),
 );
-const DEEPSEEK: BuiltInProvider =
-    BuiltInProvider::new("deepseek", ChatCompletions, "https://api.deepseek.com/v1", Some("DEEPSEEK_API_KEY"));
+const DEEPSEEK: BuiltInProvider = BuiltInProvider::new(
+    "deepseek",
+    ChatCompletions,
+    "https://api.deepseek.com/v1",
+    Some("DEEPSEEK_API_KEY"),
+);
 const GROQ: BuiltInProvider =
     BuiltInProvider::new("groq", ChatCompletions, "https://api.groq.com/openai/v1", Some("GROQ_API_KEY"));
 const OLLAMA: BuiltInProvider =
