@@ -57,7 +57,7 @@ pub use write::{EditFile, WriteFile};
 ///
 /// /// Convert a temperature to degrees Celsius.
 /// #[derive(Deserialize, JsonSchema)]
-/// # #[schemars(crate = "brigade::schemars")]
+/// #[schemars(crate = "brigade::schemars")]
 /// struct CelsiusInput {
 ///     /// Temperature in degrees Fahrenheit
 ///     fahrenheit: f64,

@@ -7,6 +7,7 @@ mod models {
     mod concurrent_server;
     mod cut_runs;
     mod cuts;
+    mod facade;
     mod failures;
     mod gemini;
     mod hung;
