@@ -10,5 +10,6 @@ mod tools {
     mod schemas;
     mod searching;
     mod shell;
+    mod single_call;
     mod support;
 }

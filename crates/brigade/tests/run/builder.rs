@@ -54,10 +54,7 @@ tool!(Loud, "Loud Tool");
 /// Builds with one more option and returns the error.
 fn error(option: impl FnOnce(BrigadeBuilder) -> BrigadeBuilder) -> BuildError {
     let (builder, _folder) = builder(ONE);
-    match option(builder).build() {
-        Ok(_) => panic!("it was built"),
-        Err(error) => error,
-    }
+    option(builder).build().err().expect("it was built")
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;
 
+#[path = "../../examples/approvals.rs"]
+mod approvals;
 #[expect(dead_code, reason = "the test passes the webhook itself")]
 #[path = "../../examples/chat_messages.rs"]
 mod chat_messages;
@@ -16,6 +18,7 @@ mod lifecycle;
 
 #[test]
 fn examples_run() {
+    approvals::main().unwrap();
     custom_tool::main().unwrap();
     embedded::main().unwrap();
     lifecycle::main().unwrap();
