@@ -10,7 +10,28 @@ use futures::{FutureExt, Stream};
 use crate::follow::Follow;
 use crate::store::followers::Queue;
 
-/// Run event.
+/// Event of a run: a durable event of the log, or a provisional one.
+///
+/// A [`RunEvent::Record`] contains an [`Event`](brigade_core::Event), the session that it belongs to, and its time.
+///
+/// ```
+/// use brigade::{Event, RunEvent};
+///
+/// fn line(event: &RunEvent) -> Option<String> {
+///     match event {
+///         RunEvent::Delta { text, .. } => Some(text.to_string()),
+///         RunEvent::Waiting { why, .. } => Some(format!("waiting: {why}")),
+///         RunEvent::Discarded { .. } => None,
+///         RunEvent::Record(record) => match &record.event {
+///             Event::Said { text, .. } => Some(format!("message: {text}")),
+///             Event::Delegated { child, delegation, .. } => Some(format!("{child} starts: {}", delegation.task)),
+///             Event::Asked { what, .. } => Some(format!("approval needed: {what}")),
+///             Event::Ended { outcome, .. } => Some(format!("{} ended: {}", record.session, outcome.status.as_str())),
+///             _ => None,
+///         },
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub enum RunEvent {
     /// A durable event.

@@ -1,10 +1,9 @@
 //! Checks of the presets in `swarm.roles`.
 
-use brigade::Toolbox;
+use brigade::{Toolbox, known_tools};
 use brigade_core::tool_names;
 
 use crate::settings::{Settings, did_you_mean};
-use crate::setup::known_tools;
 
 /// Messages about unknown tools in presets. A tool of an MCP server is known if its server is defined.
 pub(crate) fn unknown_tools(settings: &Settings, tools: &Toolbox) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Builds the parts of a run from the settings: store, models, tools and runtime.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +10,11 @@ use brigade::agents::{AgentCatalog, ProblemKind};
 use brigade::mcp::{DEFAULT_START_TIMEOUT, ServerProblem, Servers};
 use brigade::model::passthrough::{self, Passthrough};
 use brigade::model::script::Script;
-use brigade::skills::SKILL;
 use brigade::store::{MemoryStore, SqliteStore};
-use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
-use brigade::{Model, Models, ResumeOptions, Runtime, SessionInfo, Store, Tool, Toolbox, Workspace};
+use brigade::tool::{Memory, ShellSettings};
+use brigade::{Model, Models, ResumeOptions, Runtime, SessionInfo, Store, Toolbox, Workspace, known_tools};
 use brigade_acp::client::Acp;
 use brigade_core::SessionId;
-use brigade_core::delegation_styles::{DELEGATION_TOOLS, MESSAGE_TOOL};
 use brigade_core::permission::Permissions;
 use brigade_sandbox::GuardCommand;
 
@@ -281,14 +279,6 @@ fn agents(settings: &Settings) -> AgentCatalog {
         ));
     }
     catalogue
-}
-
-/// Names of all known tools, including disabled ones: a rule for a disabled tool is valid.
-pub(crate) fn known_tools(tools: &Toolbox) -> BTreeSet<&str> {
-    let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-    known
-        .extend([MESSAGE_TOOL, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
-    known
 }
 
 /// Checks that every permission rule names a known tool. A rule for an unknown tool would silently protect nothing.

@@ -1,5 +1,7 @@
 //! Agent definitions, independent of any run.
 
+mod builder;
+
 use serde::{Deserialize, Serialize};
 
 use crate::grant::Budget;

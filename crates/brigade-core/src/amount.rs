@@ -3,7 +3,8 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-const NANO: u64 = 1_000_000_000;
+/// Nano-dollars in a dollar.
+pub(crate) const NANO: u64 = 1_000_000_000;
 
 /// Parses a number of tokens or of other units: `500000`, `500_000`, `500k`, `1.5M`.
 pub fn parse_count(text: &str) -> Result<u64, String> {

@@ -43,6 +43,21 @@ pub const DELEGATION_TOOLS: [&str; 6] = [
 pub const MESSAGE_TOOL: &str = "message";
 
 /// Configuration of all delegation styles.
+///
+/// A call of a delegation tool can be tested alone, because planning it starts nothing:
+///
+/// ```
+/// use brigade_core::delegation_styles::{Caller, DelegationStyles};
+/// use brigade_core::{Agent, Authority};
+///
+/// let authority = Authority { tools: ["delegate".to_owned()].into(), max_depth: 3, ..Authority::default() };
+/// let caller = Caller { depth: 0, authority: &authority, agent: &Agent::default(), agents: &[] };
+/// let styles = DelegationStyles::default();
+/// let plan = styles.plan("delegate", &caller, r#"{"role":"Critic","task":"Find the flaw."}"#)?;
+/// assert_eq!(plan.delegations[0].role.as_deref(), Some("Critic"));
+/// assert!(styles.plan("delegate", &caller, r#"{"role":"Critic"}"#).is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DelegationStyles {
     /// Section `swarm` (style A, `delegate`).
@@ -53,6 +68,14 @@ pub struct DelegationStyles {
     pub spawn: Option<SpawnConfig>,
     /// Section `delegation`: the styles to offer.
     pub delegation: DelegationConfig,
+}
+
+/// Exactly these styles, with default settings.
+impl<const N: usize> From<[DelegationStyle; N]> for DelegationStyles {
+    fn from(styles: [DelegationStyle; N]) -> DelegationStyles {
+        let delegation = DelegationConfig { styles: styles.into(), ..DelegationConfig::default() };
+        DelegationStyles { delegation, ..DelegationStyles::default() }
+    }
 }
 
 impl DelegationStyles {

@@ -1,5 +1,7 @@
 //! Authority that only shrinks, and budgets that are lent.
 
+mod budget_builder;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::id::Hash;
 use crate::money::Resources;
 use crate::permission::{Mode, Permissions, Rule};
+pub use budget_builder::{BudgetBuilder, InvalidBudget};
 
 /// Upper limit, or none. A field that is absent in an old log reads as zero: the narrowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@ mod remote_loan;
 mod search;
 mod seen;
 mod shell;
+mod single_call;
 pub mod skills;
 #[cfg(feature = "web")]
 mod web;
@@ -59,6 +60,33 @@ pub use write::{EditFile, WriteFile};
 
 /// A tool that an agent can call.
 ///
+/// ```
+/// use brigade::schemars::JsonSchema;
+/// use brigade::{Tool, ToolContext, ToolOutput};
+/// use serde::Deserialize;
+///
+/// struct Celsius;
+///
+/// /// Convert a temperature to degrees Celsius.
+/// #[derive(Deserialize, JsonSchema)]
+/// #[schemars(crate = "brigade::schemars")]
+/// struct CelsiusInput {
+///     /// Temperature in degrees Fahrenheit
+///     fahrenheit: f64,
+/// }
+///
+/// impl Tool for Celsius {
+///     const NAME: &'static str = "celsius";
+///     type Input = CelsiusInput;
+///
+///     async fn run(&self, input: CelsiusInput, _context: &ToolContext) -> ToolOutput {
+///         ToolOutput::ok(format!("{:.1} °C", (input.fahrenheit - 32.0) / 1.8))
+///     }
+/// }
+/// ```
+///
+/// The doc comments of the input are what the model reads. [`Toolbox::call`] runs one call in a unit test.
+///
 /// # Contract
 ///
 /// * `run` may be dropped at any moment; whatever it started must end with it.
@@ -73,16 +101,24 @@ pub trait Tool: Send + Sync + 'static {
     /// Arguments of the tool.
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// Describes to the model what the tool does and when to use it.
-    fn description(&self) -> Cow<'static, str>;
+    /// Describes to the model what the tool does and when to use it. The default is the doc comment of the input type.
+    fn description(&self) -> Cow<'static, str> {
+        input_description::<Self::Input>().into()
+    }
 
     /// Returns the category of the tool.
     fn category(&self) -> Category {
         Category::Other
     }
 
-    /// Returns the effect of a call, which decides whether it may run twice.
-    fn effect(&self) -> Effect;
+    /// Returns the effect of a call, which decides whether it may run twice and whether it requires approval. The
+    /// default is [`Effect::Opaque`]: the call requires approval unless a rule or [`Mode::Auto`] allows it, and it never
+    /// runs twice.
+    ///
+    /// [`Mode::Auto`]: brigade_core::permission::Mode::Auto
+    fn effect(&self) -> Effect {
+        Effect::Opaque
+    }
 
     /// Whether the tool uses the network. It is not offered to agents without network access.
     fn network(&self) -> bool {
@@ -391,9 +427,18 @@ impl<T: Tool> Erased<T> {
     }
 }
 
+fn input_schema<I: JsonSchema>() -> Value {
+    schemars::generate::SchemaSettings::draft07().into_generator().into_root_schema_for::<I>().to_value()
+}
+
+/// Doc comment of an input type.
+fn input_description<I: JsonSchema>() -> String {
+    let schema = input_schema::<I>();
+    schema.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
 fn spec<I: JsonSchema>(name: &str, description: Cow<'static, str>, category: Category) -> ToolSpec {
-    let mut schema =
-        schemars::generate::SchemaSettings::draft07().into_generator().into_root_schema_for::<I>().to_value();
+    let mut schema = input_schema::<I>();
     shorten_schema(&mut schema);
     ToolSpec { name: name.to_owned(), description: description.into_owned(), schema, category }
 }

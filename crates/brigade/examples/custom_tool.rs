@@ -1,32 +1,26 @@
-//! A custom tool: a typed input whose doc comments the model reads, and a function that returns the result.
+//! A tool of one's own: a typed input whose doc comments the model reads, and a function that returns the result.
 
-use std::borrow::Cow;
 use std::error::Error;
 
-use brigade::core::ToolOutput;
-use brigade::core::event::Effect;
 use brigade::model::script::Script;
-use brigade::{Models, Runtime, Settings, Task, Tool, ToolContext, Toolbox, Workspace};
+use brigade::schemars::JsonSchema;
+use brigade::{Brigade, Tool, ToolContext, ToolOutput, Toolbox, Workspace};
+use serde::Deserialize;
+use serde_json::json;
 
 struct Celsius;
 
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+/// Convert a temperature to degrees Celsius.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "brigade::schemars")]
 struct CelsiusInput {
-    /// The temperature in degrees Fahrenheit
+    /// Temperature in degrees Fahrenheit
     fahrenheit: f64,
 }
 
 impl Tool for Celsius {
     const NAME: &'static str = "celsius";
     type Input = CelsiusInput;
-
-    fn description(&self) -> Cow<'static, str> {
-        "Convert a temperature to degrees Celsius.".into()
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Pure
-    }
 
     async fn run(&self, input: CelsiusInput, _context: &ToolContext) -> ToolOutput {
         ToolOutput::ok(format!("{:.1} degrees Celsius", (input.fahrenheit - 32.0) / 1.8))
@@ -45,10 +39,21 @@ text = "Water boils at {result:0}."
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
-    let mut settings = Settings::new("script", Workspace::open(&std::env::temp_dir())?);
-    settings.tools = Toolbox::new().with(Celsius);
-    let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));
-    let result = runtime.start(Task::new("When does water boil?")).await?.await?;
-    assert_eq!(result.outcome.text.as_str(), "Water boils at 100.0 degrees Celsius.");
+    let folder = tempfile::tempdir()?;
+
+    // One call of the tool alone, as in a unit test.
+    let context = ToolContext::standalone(&Workspace::open(folder.path())?);
+    let output = Toolbox::new().with(Celsius).call("celsius", json!({ "fahrenheit": 32 }), &context).await;
+    assert_eq!(output.text.as_str(), "0.0 degrees Celsius");
+
+    // The tool declares no effect, so its calls require approval. This rule gives it.
+    let brigade = Brigade::builder()
+        .custom_model("script", Script::parse(SCRIPT)?)
+        .workspace(folder.path())
+        .tool(Celsius)
+        .allow("celsius")
+        .build()?;
+    let result = brigade.run("When does water boil?").await?;
+    assert_eq!(result.text(), "Water boils at 100.0 degrees Celsius.");
     Ok(())
 }

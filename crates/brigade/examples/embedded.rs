@@ -1,13 +1,12 @@
-//! An embedded run that delegates to two specialists in parallel, within a budget, in a store file that can be
-//! resumed.
+//! An embedded run that delegates to two specialists in parallel, within a budget, in a store file. A later round
+//! continues the session.
 
 use std::error::Error;
 use std::sync::Arc;
 
-use brigade::core::{Budget, Limit, Status};
 use brigade::model::script::Script;
-use brigade::store::sqlite::SqliteStore;
-use brigade::{Models, Runtime, Settings, Task, Workspace};
+use brigade::store::SqliteStore;
+use brigade::{Brigade, Budget, Status};
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -21,7 +20,11 @@ tool = "delegate"
 arguments = { role = "Critic", task = "Say what is often wrong about tea.", tools = [] }
 [[reply]]
 agent = "lead"
+turn = 2
 text = "Put together:\n{results}"
+[[reply]]
+agent = "lead"
+text = "You asked: {heard}"
 [[reply]]
 text = "My answer to: {task}"
 "#;
@@ -29,21 +32,20 @@ text = "My answer to: {task}"
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let store = Arc::new(SqliteStore::open(&folder.path().join("sessions.db"))?);
-    let settings = Settings::new("script", Workspace::open(folder.path())?);
-    let runtime = Runtime::new(store, settings, Models::default().with("script", Script::parse(SCRIPT)?));
+    let brigade = Brigade::builder()
+        .custom_model("script", Script::parse(SCRIPT)?)
+        .workspace(folder.path())
+        .budget(Budget::usd(1.00).tokens(100_000).agents(5))
+        .store(Arc::new(SqliteStore::open(&folder.path().join("sessions.db"))?))
+        .build()?;
 
-    let budget = Budget {
-        tokens: Limit::AtMost(100_000),
-        usd: Limit::AtMost(1_000_000_000),
-        agents: Limit::AtMost(5),
-    };
-    let result = runtime.start(Task::new("Tell me about tea.").budget(budget)).await?.await?;
-
+    let result = brigade.run("Tell me about tea.").await?;
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(
-        result.outcome.text.as_str().contains("[Critic]: My answer to: Say what is often wrong about tea.")
-    );
+    assert!(result.text().contains("[Critic]: My answer to: Say what is often wrong about tea."));
     assert_eq!(result.spent.agents, 2);
+
+    brigade.runtime().tell(&result.session, "And coffee?").await?;
+    let next = brigade.resume(&result.session).await?;
+    assert_eq!(next.text(), "You asked: And coffee?");
     Ok(())
 }

@@ -1,12 +1,11 @@
-//! Two nested sub-agents, and a subscriber that prints their lifecycle events through the six callbacks.
+//! Two nested sub-agents, and the six lifecycle callbacks, which print their events.
 
 use std::error::Error;
 use std::io::Write;
 
-use brigade::core::delegation_styles::spawn::SpawnConfig;
-use brigade::lifecycle::Observer;
+use brigade::core::DelegationStyle;
 use brigade::model::script::Script;
-use brigade::{Models, Runtime, Settings, SubagentCallbacks, Task, Workspace};
+use brigade::{Brigade, SubagentCallbacks};
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -37,10 +36,7 @@ fn say(line: String) {
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let mut settings = Settings::new("script", Workspace::open(folder.path())?);
-    settings.delegation_styles.spawn = Some(SpawnConfig::default());
-    let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));
-    let mut callbacks = SubagentCallbacks {
+    let callbacks = SubagentCallbacks {
         on_start: Some(Box::new(|info| say(format!("{} starts as {}", info.id, info.description)))),
         on_stream_delta: Some(Box::new(|id, text| say(format!("{id} says {text}")))),
         on_tool_call_start: Some(Box::new(|id, call| say(format!("{id} calls {}", call.name)))),
@@ -48,11 +44,13 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         on_complete: Some(Box::new(|id, result| say(format!("{id} is done after {} turns", result.turns)))),
         on_error: Some(Box::new(|id, error| say(format!("{id} failed: {error}")))),
     };
-    let mut run = runtime.start(Task::new("Send a scout.")).await?;
-    let (mut watch, mut observer) = (run.take_events(), Observer::new());
-    while let Some(live) = watch.next().await {
-        observer.observe(&live).iter().for_each(|event| callbacks.call(event));
-    }
-    run.result().await?;
+    let brigade = Brigade::builder()
+        .custom_model("script", Script::parse(SCRIPT)?)
+        .workspace(folder.path())
+        .delegation([DelegationStyle::Spawn])
+        .callbacks(callbacks)
+        .build()?;
+    let result = brigade.run("Send a scout.").await?;
+    assert_eq!(result.spent.agents, 2);
     Ok(())
 }

@@ -5,26 +5,63 @@
 //! reserved before they are spent, and a child never holds more than its parent lent it. A tree that was killed at any
 //! moment resumes from its last event.
 //!
-//! ```
-//! use brigade::model::script::Script;
-//! use brigade::{Models, Runtime, Settings, Task, Workspace};
+//! A real model, a sub-agent and a budget in dollars:
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let script = Script::parse("[[reply]]\ntext = 'Four.'")?;
-//! let folder = std::env::temp_dir();
-//! let settings = Settings::new("script", Workspace::open(&folder)?);
-//! let runtime = Runtime::in_memory(settings, Models::default().with("script", script));
-//! let result = runtime.start(Task::new("What is two and two?")).await?.await?;
-//! assert_eq!(result.outcome.text.as_str(), "Four.");
+//! ```no_run
+//! use brigade::provider::Anthropic;
+//! use brigade::{Agent, Brigade, Budget};
+//!
+//! # async fn example(key: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! let result = Brigade::builder()
+//!     .model(Anthropic::new(key).model("claude-sonnet-4-5"))
+//!     .workspace(".")
+//!     .agent(Agent::new("reviewer", "Reviews a change and lists its defects.").tools(["read_file", "grep"]))
+//!     .budget(Budget::usd(2.50))
+//!     .build()?
+//!     .run("Review the last change")
+//!     .await?;
+//! println!("{} (${:.2}, {} tokens)", result.text(), result.cost_usd(), result.tokens());
 //! # Ok(()) }
 //! ```
 //!
+//! The same with a scripted model, which needs no key and no network:
+//!
+//! ```
+//! use brigade::model::script::Script;
+//! use brigade::{Brigade, Budget};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let directory = folder.path();
+//! let script = Script::parse("[[reply]]\ntext = 'Four.'")?;
+//! let result = Brigade::builder()
+//!     .custom_model("script", script)
+//!     .workspace(directory)
+//!     .budget(Budget::tokens(10_000))
+//!     .build()?
+//!     .run("What is two and two?")
+//!     .await?;
+//! assert_eq!(result.text(), "Four.");
+//! # Ok(()) }
+//! ```
+//!
+//! | To | Use |
+//! |---|---|
+//! | choose a model | [`provider`]: Anthropic, OpenAI, Gemini, any compatible server |
+//! | add a tool | [`Tool`] with a typed input |
+//! | follow a run | [`TaskRun`] as a stream of [`RunEvent`], [`SubagentCallbacks`] |
+//! | keep and resume sessions | [`BrigadeBuilder::store`] with a [`store::SqliteStore`], [`Brigade::resume`] |
+//! | decide about approvals | [`BrigadeBuilder::approvals`], [`Run::answer`] |
+//! | do anything else | [`Runtime`] and [`Settings`], which the builder fills |
+//!
 //! The library never prints, and it does not read the environment or the home directory.
-
 //!
 //! This crate only names the parts: it re-exports the crates of the runtime, the stores, the models and the tools. Its
 //! features choose the parts that are compiled. All are on by default. Without default features, and with the feature
 //! of one model API, it has the runtime, the in-memory store, the file tools and `shell`.
+
+mod builder;
+pub mod provider;
 
 /// Agent definitions and their sources.
 pub mod agents {
@@ -89,6 +126,9 @@ pub use brigade_base::process;
 pub use brigade_base::store_laws;
 pub use brigade_base::{Follow, Secret};
 pub use brigade_core as core;
+pub use brigade_core::event::Effect;
+pub use brigade_core::permission::{Mode, Permissions};
+pub use brigade_core::{Agent, Budget, Event, SessionId, Status, ToolOutput};
 #[cfg(feature = "mcp")]
 pub use brigade_mcp::client as mcp;
 pub use brigade_runtime::{
@@ -97,10 +137,13 @@ pub use brigade_runtime::{
     SessionInfo, Settings, Task, UndoResult, UndoneFile, external, lifecycle, observer, open_sessions, undo,
 };
 pub use brigade_tools::skills;
+pub use builder::{Brigade, BrigadeBuilder, BuildError, TaskRun, known_tools};
 pub use event_stream::{RunEvent, RunEvents};
 pub use external::ExternalAgents;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 pub use model::{Model, Models};
+pub use provider::Provider;
+pub use schemars;
 pub use skills::Skills;
 pub use store::{Store, StoreError};
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};

@@ -4,6 +4,7 @@ mod anthropic;
 mod concurrent_server;
 mod cut_runs;
 mod cuts;
+mod facade;
 mod failures;
 mod gemini;
 mod hung;

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod budget;
+mod builder;
 mod cancel;
 mod compact;
 mod concurrency;

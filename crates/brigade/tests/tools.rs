@@ -7,4 +7,5 @@ mod reading;
 mod schemas;
 mod searching;
 mod shell;
+mod single_call;
 mod support;

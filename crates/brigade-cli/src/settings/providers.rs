@@ -1,4 +1,4 @@
-//! Section `providers`, and the built-in providers.
+//! Section `providers`, over the built-in providers.
 
 mod info;
 mod variables;
@@ -8,11 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::Model;
-use brigade::model::anthropic::Anthropic;
-use brigade::model::gemini::Gemini;
-use brigade::model::openai::OpenAi;
-use brigade::model::responses::Responses;
-use brigade::model::{Endpoint, EndpointOverride, PriceList, RateLimits, Timeouts};
+use brigade::model::{EndpointOverride, PriceList, RateLimits, Timeouts};
+use brigade::provider::{BUILT_IN_PROVIDERS, BuiltInProvider, Provider as LibraryProvider, ProviderApi};
 use serde::Deserialize;
 use toml::Value;
 
@@ -25,7 +22,6 @@ pub(super) use variables::variables;
 /// Values of `kind`.
 pub(super) const KINDS: [&str; 4] = ["openai", "responses", "anthropic", "gemini"];
 
-const OPENAI: &str = "https://api.openai.com/v1";
 /// Variables that contain the key of Gemini. The first one that is set is used.
 const GEMINI_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
 
@@ -75,7 +71,7 @@ pub(crate) struct Providers(BTreeMap<String, Provider>);
 
 #[derive(Debug, Clone)]
 struct Provider {
-    kind: ApiKind,
+    api: ProviderApi,
     base_url: String,
     /// Variable that contains the key. Empty if no key is needed.
     key: String,
@@ -83,53 +79,28 @@ struct Provider {
     times: Timeouts,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ApiKind {
-    OpenAi,
-    Responses,
-    Anthropic,
-    Gemini,
-}
-
-impl ApiKind {
-    /// API of a `kind`. Other values were rejected when the file was checked.
-    fn of(word: &str) -> ApiKind {
-        match word {
-            "anthropic" => ApiKind::Anthropic,
-            "gemini" => ApiKind::Gemini,
-            "responses" => ApiKind::Responses,
-            _ => ApiKind::OpenAi,
-        }
+/// API of a `kind`. Other values were rejected when the file was checked.
+fn api_of_kind(kind: &str) -> ProviderApi {
+    match kind {
+        "anthropic" => ProviderApi::Messages,
+        "gemini" => ProviderApi::Gemini,
+        "responses" => ProviderApi::Responses,
+        _ => ProviderApi::ChatCompletions,
     }
 }
 
-/// Name, API, address, and the variable that contains the key.
-const BUILT_IN: [(&str, ApiKind, &str, &str); 11] = [
-    ("openai", ApiKind::OpenAi, OPENAI, "OPENAI_API_KEY"),
-    ("openai-responses", ApiKind::Responses, OPENAI, "OPENAI_API_KEY"),
-    ("anthropic", ApiKind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-    ("gemini", ApiKind::Gemini, "https://generativelanguage.googleapis.com/v1beta", GEMINI_KEYS[0]),
-    ("openrouter", ApiKind::OpenAi, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    ("deepseek", ApiKind::OpenAi, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    ("groq", ApiKind::OpenAi, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    ("ollama", ApiKind::OpenAi, "http://127.0.0.1:11434/v1", ""),
-    ("lmstudio", ApiKind::OpenAi, "http://127.0.0.1:1234/v1", ""),
-    ("llamacpp", ApiKind::OpenAi, "http://127.0.0.1:8080/v1", ""),
-    ("vllm", ApiKind::OpenAi, "http://127.0.0.1:8000/v1", ""),
-];
-
 fn built_in() -> BTreeMap<String, Provider> {
-    let provider = |(name, kind, base_url, key): (&str, ApiKind, &str, &str)| {
+    let provider = |built_in: &BuiltInProvider| {
         let provider = Provider {
-            kind,
-            base_url: base_url.to_owned(),
-            key: key.to_owned(),
+            api: built_in.api,
+            base_url: built_in.base_url.to_owned(),
+            key: built_in.key_variable.unwrap_or_default().to_owned(),
             pace: RateLimits::default(),
             times: Timeouts::default(),
         };
-        (name.to_owned(), provider)
+        (built_in.name.to_owned(), provider)
     };
-    BUILT_IN.into_iter().map(provider).collect()
+    BUILT_IN_PROVIDERS.iter().map(provider).collect()
 }
 
 impl Providers {
@@ -147,15 +118,14 @@ impl Providers {
             }
             let (pace, times) = (raw.pace(), raw.times()?);
             let known = providers.remove(&name);
-            let kind =
-                raw.kind.as_deref().map(ApiKind::of).or_else(|| known.as_ref().map(|known| known.kind));
-            let kind = kind.ok_or_else(|| {
+            let api = raw.kind.as_deref().map(api_of_kind).or_else(|| known.as_ref().map(|known| known.api));
+            let api = api.ok_or_else(|| {
                 missing("kind", &format!("Set it to the API of the provider: {}", KINDS.join(", ")))
             })?;
             let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
             let base_url = base_url.ok_or_else(|| missing("base_url", "Set it to the URL of the API"))?;
             let key = raw.api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
-            providers.insert(name, Provider { kind, base_url, key, pace, times });
+            providers.insert(name, Provider { api, base_url, key, pace, times });
         }
         Ok(Providers(providers))
     }
@@ -186,14 +156,16 @@ impl Providers {
         prices: &PriceList,
     ) -> Result<Arc<dyn Model>, String> {
         let provider = self.0.get(name).ok_or_else(|| format!("unknown provider '{name}'"))?;
-        let base_url = override_.base_url.as_deref().unwrap_or(&provider.base_url);
-        let is_elsewhere = base_url.trim_end_matches('/') != provider.base_url.trim_end_matches('/');
-        let key = match provider.key.as_str() {
-            _ if override_.key.is_some() => override_.key.clone(),
-            _ if is_elsewhere => None,
-            "" => None,
+        let library = LibraryProvider::new(name, provider.api, &provider.base_url)
+            .rate_limits(provider.pace)
+            .timeouts(provider.times)
+            .prices(prices.clone())
+            .proxies(environment.proxies());
+        let library = match provider.key.as_str() {
+            "" => library,
+            _ if !library.uses_own_key(override_) => library,
             variable => match environment.secret(variable) {
-                Some(key) => Some(key),
+                Some(key) => library.key(key.expose()),
                 None => {
                     return Err(format!(
                         "the provider '{name}' needs a key, but {variable} is not set. Set it, or name another \
@@ -202,18 +174,7 @@ impl Providers {
                 }
             },
         };
-        let endpoint = Endpoint::with_limits(name, base_url, key, provider.pace, provider.times);
-        let endpoint = endpoint.and_then(|endpoint| endpoint.with_proxies(&environment.proxies()));
-        let endpoint = endpoint.map_err(|error| error.to_string())?.with_prices(prices.clone());
-        let is_openai = base_url.trim_end_matches('/') == OPENAI;
-        Ok(match provider.kind {
-            ApiKind::Anthropic => Arc::new(Anthropic::new(endpoint)),
-            ApiKind::Gemini => Arc::new(Gemini::new(endpoint)),
-            ApiKind::OpenAi if is_openai => Arc::new(OpenAi::new(endpoint)),
-            ApiKind::OpenAi => Arc::new(OpenAi::compatible(endpoint)),
-            ApiKind::Responses if is_openai => Arc::new(Responses::new(endpoint)),
-            ApiKind::Responses => Arc::new(Responses::compatible(endpoint)),
-        })
+        library.connect(override_).map_err(|error| error.to_string())
     }
 }
 

@@ -29,6 +29,12 @@ pub enum EnabledStyles {
     Only(BTreeSet<DelegationStyle>),
 }
 
+impl<const N: usize> From<[DelegationStyle; N]> for EnabledStyles {
+    fn from(styles: [DelegationStyle; N]) -> EnabledStyles {
+        EnabledStyles::Only(styles.into())
+    }
+}
+
 impl Serialize for EnabledStyles {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brigade_core::amount::dollars_as_f64;
 use brigade_core::permission::Mode;
 use brigade_core::{Agent, Budget, CallId, Outcome, RemoteContext, SessionId, Spent};
 
@@ -78,6 +79,18 @@ impl Task {
     /// user requests with [`Runtime::tell`](crate::Runtime::tell) is not bound by it.
     pub fn schema(self, schema: ResultSchema) -> Task {
         Task { schema: Some(schema), ..self }
+    }
+}
+
+impl From<&str> for Task {
+    fn from(text: &str) -> Task {
+        Task::new(text)
+    }
+}
+
+impl From<String> for Task {
+    fn from(text: String) -> Task {
+        Task::new(text)
     }
 }
 
@@ -171,6 +184,24 @@ pub struct RunResult {
     pub spent: Spent,
     /// Detached sessions that continue in this process.
     pub detached: Detached,
+}
+
+impl RunResult {
+    /// Returns the result text. It is partial unless the status is [`Status::Done`](brigade_core::Status::Done).
+    pub fn text(&self) -> &str {
+        self.outcome.text.as_str()
+    }
+
+    /// Returns the cost in dollars, children included. Calls with an unknown price are not included; their number is
+    /// `spent.unpriced`.
+    pub fn cost_usd(&self) -> f64 {
+        dollars_as_f64(self.spent.usd)
+    }
+
+    /// Returns the tokens, input and output together, children included.
+    pub fn tokens(&self) -> u64 {
+        self.spent.usage.total()
+    }
 }
 
 /// Sessions that were detached from their parent. They run as long as the process does.

@@ -1,9 +1,10 @@
 //! Static information about providers.
 
 use brigade::model::{Api, Endpoint};
+use brigade::provider::BUILT_IN_PROVIDERS;
 
 use super::super::did_you_mean::did_you_mean;
-use super::{ApiKind, BUILT_IN, Environment, Provider, Providers};
+use super::{Environment, Provider, Providers};
 
 /// Provider with its configuration.
 #[derive(Debug)]
@@ -28,25 +29,6 @@ pub(crate) enum ApiKey {
     Missing(String),
 }
 
-impl ApiKind {
-    fn api_name(self) -> &'static str {
-        match self {
-            ApiKind::OpenAi => "Chat Completions",
-            ApiKind::Responses => "Responses",
-            ApiKind::Anthropic => "Messages",
-            ApiKind::Gemini => "Gemini",
-        }
-    }
-
-    fn api(self) -> Api {
-        match self {
-            ApiKind::OpenAi | ApiKind::Responses => Api::OpenAi,
-            ApiKind::Anthropic => Api::Anthropic,
-            ApiKind::Gemini => Api::Gemini,
-        }
-    }
-}
-
 impl Providers {
     /// All providers, by name.
     pub(crate) fn list(&self, environment: &Environment) -> Vec<ProviderInfo> {
@@ -55,7 +37,7 @@ impl Providers {
 
     /// Whether a provider is available without configuration.
     pub(crate) fn is_built_in(name: &str) -> bool {
-        BUILT_IN.iter().any(|(built_in, ..)| *built_in == name)
+        BUILT_IN_PROVIDERS.iter().any(|built_in| built_in.name == name)
     }
 
     /// Address of the provider of this name.
@@ -97,8 +79,8 @@ fn provider_info(name: &str, provider: &Provider, environment: &Environment) -> 
     };
     ProviderInfo {
         name: name.to_owned(),
-        api_name: provider.kind.api_name(),
-        api: provider.kind.api(),
+        api_name: provider.api.name(),
+        api: provider.api.listing(),
         base_url: provider.base_url.clone(),
         key,
     }

@@ -231,6 +231,32 @@ fn guide_embedding_program_is_the_example() {
     );
 }
 
+/// Blocks of Rust on a page, without indentation.
+fn rust_blocks(page: &str) -> Vec<String> {
+    let blocks = page.split("```rust\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
+    blocks.map(without_indentation).collect()
+}
+
+fn without_indentation(code: &str) -> String {
+    code.lines().map(|line| format!("{}\n", line.trim())).collect()
+}
+
+#[test]
+fn rust_on_the_pages_comes_from_compiled_code() {
+    let library = repository().join("crates/brigade");
+    let front_page = text(library.join("src/lib.rs")).replace("//!", "");
+    let examples = std::fs::read_dir(library.join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let mut compiled: Vec<String> = examples.map(|file| without_indentation(&text(file))).collect();
+    compiled.push(without_indentation(&front_page));
+    for (name, count) in [("README.md", 1), ("docs/guide/embedding.md", 9)] {
+        let blocks = rust_blocks(&page(name));
+        assert_eq!(blocks.len(), count, "{name}");
+        for block in blocks {
+            assert!(compiled.iter().any(|code| code.contains(&block)), "{name}: not in an example:\n{block}");
+        }
+    }
+}
+
 /// Anchors of a page.
 fn anchors(page: &str) -> Vec<String> {
     let heading = |part| match part {
