@@ -8,7 +8,8 @@
 
 #[cfg(feature = "anthropic")]
 pub mod anthropic;
-#[cfg(all(test, feature = "anthropic", feature = "gemini", feature = "openai"))]
+#[cfg(all(feature = "anthropic", feature = "gemini", feature = "openai"))]
+#[cfg(test)]
 mod fuzz;
 #[cfg(feature = "gemini")]
 pub mod gemini;

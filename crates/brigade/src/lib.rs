@@ -96,9 +96,10 @@ pub mod store {
     #[cfg(feature = "store-testing")]
     pub use brigade_base::store::testing;
     pub use brigade_base::store::{
-        Append, Appended, Blocker, BlockerState, BrokenKind, DecodeError, Expect, Followers, ImportError, ImportReport,
-        ImportedRound, Lease, Liveness, Loans, MemoryStore, Owner, PendingCall, Prefix, ReturnedChild, RootSummary,
-        Store, StoreError, Totals, TreeTotals, Truncation, export, import, memory,
+        Append, Appended, Blocker, BlockerState, BrokenKind, DecodeError, Expect, Followers, ImportError,
+        ImportReport, ImportedRound, Lease, Liveness, Loans, MemoryStore, Owner, PendingCall, Prefix,
+        ReturnedChild, RootSummary, Store, StoreError, Totals, TreeTotals, Truncation, export, import,
+        memory,
     };
     #[cfg(feature = "sqlite")]
     pub use brigade_sqlite as sqlite;
@@ -109,8 +110,9 @@ pub mod store {
 /// Tools: the actions available to agents besides messages and delegation.
 pub mod tool {
     pub use brigade_tools::{
-        AnyTool, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile, ProgressReporter, ReadFile,
-        RemoteLoan, SeenSlot, Shell, ShellSettings, Tool, ToolChange, ToolContext, Toolbox, Workspace, WriteFile,
+        AnyTool, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile, ProgressReporter,
+        ReadFile, RemoteLoan, SeenSlot, Shell, ShellSettings, Tool, ToolChange, ToolContext, Toolbox,
+        Workspace, WriteFile,
     };
     #[cfg(feature = "search")]
     pub use brigade_tools::{Glob, Grep};
