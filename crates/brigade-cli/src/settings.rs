@@ -417,29 +417,16 @@ fn folder(environment: &Environment, flags: &Flags) -> PathBuf {
 /// Flags that correspond to configuration keys.
 fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Value)> {
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let mut values: Vec<(&'static str, &'static [&'static str], Value)> = Vec::new();
-    if let Some(model) = &flags.model {
-        values.push(("--model", &["model"], Value::String(model.clone())));
-    }
-    if let Some(turns) = flags.max_turns {
-        values.push(("--max-turns", &["limits", "lead_turns"], number(turns.into())));
-    }
-    if let Some(tokens) = flags.budget_tokens {
-        values.push(("--budget-tokens", &["budget", "tokens"], number(tokens)));
-    }
-    if let Some(nano) = flags.budget_usd {
-        values.push(("--budget-usd", &["budget", "usd"], Value::String(units::exact_dollars(nano))));
-    }
-    if let Some(agents) = flags.max_agents {
-        values.push(("--max-agents", &["budget", "agents"], number(agents)));
-    }
-    if let Some(delegation_styles) = &flags.delegation_styles {
-        values.push(("--faces", &["delegation", "faces"], Value::String(delegation_styles.clone())));
-    }
-    if let Some(mode) = flags.mode {
-        values.push(("--mode", &["permissions", "mode"], Value::String(mode.to_string())));
-    }
-    values
+    let values: [(&'static str, &'static [&'static str], Option<Value>); 7] = [
+        ("--model", &["model"], flags.model.clone().map(Value::String)),
+        ("--max-turns", &["limits", "lead_turns"], flags.max_turns.map(|turns| number(turns.into()))),
+        ("--budget-tokens", &["budget", "tokens"], flags.budget_tokens.map(number)),
+        ("--budget-usd", &["budget", "usd"], flags.budget_usd.map(|nano| units::exact_dollars(nano).into())),
+        ("--max-agents", &["budget", "agents"], flags.max_agents.map(number)),
+        ("--faces", &["delegation", "faces"], flags.delegation_styles.clone().map(Value::String)),
+        ("--mode", &["permissions", "mode"], flags.mode.map(|mode| mode.as_str().into())),
+    ];
+    values.into_iter().filter_map(|(flag, path, value)| Some((flag, path, value?))).collect()
 }
 
 /// Added to the longest silence of a provider before a run itself gives up on a model.

@@ -142,7 +142,7 @@ pub(crate) async fn probe(
                     questions.push((endpoint.with_total_timeout(probe_scope.timeout()), offer.api));
                     Err(place)
                 }
-                Err(cause) => Ok(Availability::Misconfigured(cause)),
+                Err(error) => Ok(Availability::Misconfigured(error.to_string())),
             },
             ProbePlan::Skip(availability) => Ok(availability),
         });

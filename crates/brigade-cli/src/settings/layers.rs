@@ -51,17 +51,19 @@ impl Layers {
 
     /// Origin of a value in a section; if there are several, the first.
     pub(super) fn origin(&self, section: &[&str]) -> &str {
-        let inside =
-            |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
-        self.origins.iter().find(|(path, _)| inside(path)).map_or("config", |(_, origin)| origin)
+        self.origins_in(section).next().map_or("config", String::as_str)
     }
 
     /// Whether any value of a section comes from the project.
     pub(super) fn is_from_project(&self, section: &[&str]) -> bool {
-        let inside =
-            |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
-        let mut origins = self.origins.iter().filter(|(path, _)| inside(path));
-        self.project.is_some() && origins.any(|(_, origin)| Some(origin) == self.project.as_ref())
+        self.project.is_some() && self.origins_in(section).any(|origin| Some(origin) == self.project.as_ref())
+    }
+
+    fn origins_in(&self, section: &[&str]) -> impl Iterator<Item = &String> {
+        let is_inside = move |path: &[String]| {
+            path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b)
+        };
+        self.origins.iter().filter(move |(path, _)| is_inside(path)).map(|(_, origin)| origin)
     }
 
     /// Adds `config.toml`, or `config.json` beside it.
