@@ -13,35 +13,33 @@ mod layers;
 mod prices;
 mod project;
 mod providers;
+mod raw;
 mod schema;
 mod servers;
 mod shell;
 mod store_address;
+mod values;
 mod web;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brigade::model::PriceList;
-use brigade::tool::WebSettings;
 use brigade::{ApprovalPolicy, Limits, ModeOrigin};
-use brigade_core::delegation_styles::delegate::SwarmConfig;
+use brigade_core::Budget;
+use brigade_core::delegation_styles::DelegationStyles;
 use brigade_core::delegation_styles::spawn::SpawnConfig;
 use brigade_core::delegation_styles::subagent::SubagentConfig;
-use brigade_core::delegation_styles::{DelegationConfig, DelegationStyles};
-use brigade_core::permission::{Mode, Permissions, Rule};
-use brigade_core::{Budget, Limit};
-use serde::Deserialize;
+use brigade_core::permission::Permissions;
 use toml::{Table, Value};
 
 use crate::args::{Flags, Global};
 use crate::error::CliError;
-use crate::terminal;
 use crate::trust::{self, TrustedProject};
 use crate::units;
 
 use environment::no_home_error;
+use raw::{DEFAULT_STORE, QuestionsSetting, RawAgents, RawConfig, RawMemory, RawSkills};
 
 pub(crate) use acp::AcpServer;
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_dirs};
@@ -260,72 +258,93 @@ impl Settings {
         global: &Global,
         flags: &Flags,
     ) -> Result<Settings, CliError> {
-        let raw: RawConfig = layers
+        let RawConfig {
+            model,
+            fallbacks,
+            default_agent,
+            notify,
+            store,
+            agents: RawAgents { paths: agent_paths },
+            skills: RawSkills { paths: skill_paths },
+            memory: RawMemory { enabled: has_memory },
+            providers,
+            prices,
+            delegation,
+            mut swarm,
+            subagent,
+            spawn,
+            budget,
+            limits,
+            permissions,
+            shell,
+            web,
+            mcp_servers,
+            acp,
+        } = layers
             .table()
             .clone()
             .try_into()
             .map_err(|error| CliError::usage(format!("cannot read the configuration: {error}")))?;
         let absolute = |model: String| environment.absolute_model(&model);
-        let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD_AGENT.to_owned());
-        let mut swarm = raw.swarm;
-        let problem = swarm.problem().or_else(|| raw.subagent.as_ref().and_then(SubagentConfig::problem));
-        if let Some(problem) = problem.or_else(|| raw.spawn.as_ref().and_then(SpawnConfig::problem)) {
+        let agent = flags.agent.clone().or(default_agent).unwrap_or_else(|| LEAD_AGENT.to_owned());
+        let problem = swarm.problem().or_else(|| subagent.as_ref().and_then(SubagentConfig::problem));
+        if let Some(problem) = problem.or_else(|| spawn.as_ref().and_then(SpawnConfig::problem)) {
             return Err(CliError::usage(problem));
         }
         swarm.model = swarm.model.map(absolute).transpose()?;
         for role in swarm.roles.values_mut() {
             role.model = role.model.take().map(absolute).transpose()?;
         }
-        let delegation_styles =
-            DelegationStyles { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
-        let acp = acp::resolve(raw.acp, &layers)?;
+        let delegation_styles = DelegationStyles { swarm, subagent, spawn, delegation };
+        let acp = acp::resolve(acp, &layers)?;
         acp::check_names(&delegation_styles, &acp)?;
-        let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
+        let skills = skill_paths.iter().map(|path| environment.absolute(Path::new(path)));
         let other_dirs =
             environment.home().into_iter().flat_map(|home| OTHER_SKILL_DIRS.map(|name| home.join(name)));
         let user_dirs = Some(paths.skills).into_iter().chain(other_dirs).filter(|folder| folder.is_dir());
         let skills = skills.chain(user_dirs).collect();
-        let (store, store_origin) = match (&global.store, raw.store.as_deref()) {
+        let (store, store_origin) = match (&global.store, store.as_deref()) {
             (Some(address), _) => (StoreAddress::parse(address, &environment)?, StoreOrigin::Named),
-            (None, None | Some("sqlite")) => (StoreAddress::File(paths.sessions), StoreOrigin::Default),
+            (None, None | Some(DEFAULT_STORE)) => (StoreAddress::File(paths.sessions), StoreOrigin::Default),
             (None, Some(address)) => {
                 (StoreAddress::parse(Path::new(address), &environment)?, StoreOrigin::Named)
             }
         };
-        let providers = Providers::resolve(raw.providers)?;
-        let mut limits = raw.limits.resolve()?;
+        let providers = Providers::resolve(providers)?;
+        let (mut limits, shell_timeout) = limits.resolve();
         // The timeout of the provider ends a call first, and its error names the setting.
         limits.model_silence =
             limits.model_silence.max(providers.max_silence().saturating_add(SILENCE_MARGIN));
         // A model given for this run is used without fallbacks.
-        let fallbacks = if flags.model.is_some() { Vec::new() } else { raw.fallbacks };
+        let fallbacks = if flags.model.is_some() { Vec::new() } else { fallbacks };
+        let (permissions, questions) = permissions.resolve();
         Ok(Settings {
-            model: raw.model.map(absolute).transpose()?,
+            model: model.map(absolute).transpose()?,
             fallbacks: fallbacks.into_iter().map(absolute).collect::<Result<_, _>>()?,
-            prices: prices::resolve(&raw.prices, &providers, &layers)?,
+            prices: prices::resolve(&prices, &providers, &layers)?,
             providers,
             store,
             store_origin,
             agent,
             delegation_styles,
             limits,
-            shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
-            shell: raw.shell.resolve()?,
-            budget: raw.budget.resolve()?,
-            approval_policy: raw.permissions.questions.resolve(),
-            waits_for_answers: raw.permissions.questions == QuestionsSetting::Wait,
-            notify: raw.notify.filter(|command| !command.trim().is_empty()),
-            permissions: raw.permissions.resolve(),
-            web: raw.web.resolve()?,
-            servers: servers::resolve(raw.mcp_servers, &layers)?,
+            shell_timeout,
+            shell: shell.resolve()?,
+            budget: budget.resolve(),
+            approval_policy: questions.resolve(),
+            waits_for_answers: questions == QuestionsSetting::Wait,
+            notify: notify.filter(|command| !command.trim().is_empty()),
+            permissions,
+            web: web.resolve()?,
+            servers: servers::resolve(mcp_servers, &layers),
             acp,
             folder: folder(&environment, flags),
             project: None,
             skills,
-            memory: raw.memory.enabled.unwrap_or(true).then_some(paths.memory),
+            memory: has_memory.then_some(paths.memory),
             logins: paths.logins,
             instructions: Instructions::Project,
-            agent_folders: AgentFolders::of(&environment, &raw.agents.paths),
+            agent_folders: AgentFolders::of(&environment, &agent_paths),
             layers,
             config_file: paths.config,
             environment,
@@ -398,272 +417,17 @@ fn folder(environment: &Environment, flags: &Flags) -> PathBuf {
 /// Flags that correspond to configuration keys.
 fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Value)> {
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let mut values: Vec<(&'static str, &'static [&'static str], Value)> = Vec::new();
-    if let Some(model) = &flags.model {
-        values.push(("--model", &["model"], Value::String(model.clone())));
-    }
-    if let Some(turns) = flags.max_turns {
-        values.push(("--max-turns", &["limits", "lead_turns"], number(turns.into())));
-    }
-    if let Some(tokens) = flags.budget_tokens {
-        values.push(("--budget-tokens", &["budget", "tokens"], number(tokens)));
-    }
-    if let Some(nano) = flags.budget_usd {
-        values.push(("--budget-usd", &["budget", "usd"], Value::String(units::exact_dollars(nano))));
-    }
-    if let Some(agents) = flags.max_agents {
-        values.push(("--max-agents", &["budget", "agents"], number(agents)));
-    }
-    if let Some(delegation_styles) = &flags.delegation_styles {
-        values.push(("--faces", &["delegation", "faces"], Value::String(delegation_styles.clone())));
-    }
-    if let Some(mode) = flags.mode {
-        values.push(("--mode", &["permissions", "mode"], Value::String(mode.to_string())));
-    }
-    values
-}
-
-/// Raw configuration, in which every value is optional. Each layer was checked before, with the file and the nearest
-/// key in the error.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RawConfig {
-    model: Option<String>,
-    fallbacks: Vec<String>,
-    default_agent: Option<String>,
-    providers: BTreeMap<String, providers::RawProvider>,
-    prices: BTreeMap<String, prices::RawPrice>,
-    store: Option<String>,
-    notify: Option<String>,
-    swarm: SwarmConfig,
-    subagent: Option<SubagentConfig>,
-    spawn: Option<SpawnConfig>,
-    delegation: DelegationConfig,
-    agents: RawAgents,
-    budget: RawBudget,
-    limits: RawLimits,
-    permissions: RawPermissions,
-    skills: RawSkills,
-    memory: RawMemory,
-    web: web::RawWeb,
-    shell: shell::RawShell,
-    #[serde(rename = "mcpServers")]
-    mcp_servers: BTreeMap<String, servers::RawMcpServer>,
-    acp: acp::RawAcp,
-    /// Accepted for sections that are read elsewhere.
-    #[serde(flatten)]
-    _later: BTreeMap<String, Value>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RawAgents {
-    paths: Vec<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RawSkills {
-    paths: Vec<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RawMemory {
-    enabled: Option<bool>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RawBudget {
-    tokens: Option<Value>,
-    usd: Option<Value>,
-    agents: Option<Value>,
-}
-
-impl RawBudget {
-    fn resolve(&self) -> Result<Budget, CliError> {
-        let limit = |value: &Option<Value>, read: fn(&Value) -> Result<u64, String>| match value {
-            None => Ok(Limit::Unlimited),
-            Some(Value::String(word)) if word == keys::UNLIMITED => Ok(Limit::Unlimited),
-            Some(value) => read(value).map(Limit::AtMost).map_err(CliError::usage),
-        };
-        Ok(Budget {
-            tokens: limit(&self.tokens, keys::count)?,
-            usd: limit(&self.usd, keys::dollars)?,
-            agents: limit(&self.agents, keys::count)?,
-        })
-    }
+    let values: [(&'static str, &'static [&'static str], Option<Value>); 7] = [
+        ("--model", &["model"], flags.model.clone().map(Value::String)),
+        ("--max-turns", &["limits", "lead_turns"], flags.max_turns.map(|turns| number(turns.into()))),
+        ("--budget-tokens", &["budget", "tokens"], flags.budget_tokens.map(number)),
+        ("--budget-usd", &["budget", "usd"], flags.budget_usd.map(|nano| units::exact_dollars(nano).into())),
+        ("--max-agents", &["budget", "agents"], flags.max_agents.map(number)),
+        ("--faces", &["delegation", "faces"], flags.delegation_styles.clone().map(Value::String)),
+        ("--mode", &["permissions", "mode"], flags.mode.map(|mode| mode.as_str().into())),
+    ];
+    values.into_iter().filter_map(|(flag, path, value)| Some((flag, path, value?))).collect()
 }
 
 /// Added to the longest silence of a provider before a run itself gives up on a model.
 const SILENCE_MARGIN: Duration = Duration::from_secs(30);
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RawLimits {
-    lead_turns: Option<u32>,
-    child_turns: Option<u32>,
-    child_timeout: Option<Value>,
-    question_timeout: Option<Value>,
-    retry_pause: Option<Value>,
-    shell_timeout: Option<Value>,
-    max_depth: Option<u32>,
-    concurrency: Option<u32>,
-    result_bytes: Option<u32>,
-    max_tokens: Option<u32>,
-    loop_warning: Option<u32>,
-    loop_limit: Option<u32>,
-}
-
-impl RawLimits {
-    fn resolve(&self) -> Result<Limits, CliError> {
-        let defaults = Limits::default();
-        Ok(Limits {
-            lead_turns: self.lead_turns.unwrap_or(defaults.lead_turns),
-            child_turns: self.child_turns.unwrap_or(defaults.child_turns),
-            child_timeout: duration(self.child_timeout.as_ref(), defaults.child_timeout)?,
-            question_timeout: duration(self.question_timeout.as_ref(), defaults.question_timeout)?,
-            retry_pause: duration(self.retry_pause.as_ref(), defaults.retry_pause)?,
-            max_depth: self.max_depth.unwrap_or(defaults.max_depth),
-            concurrency: self.concurrency.map_or(defaults.concurrency, |number| number.max(1) as usize),
-            result_bytes: self.result_bytes.map_or(defaults.result_bytes, |number| number as usize),
-            max_tokens: self.max_tokens.map_or(defaults.max_tokens, u64::from),
-            loop_warning: self.loop_warning.unwrap_or(defaults.loop_warning),
-            loop_limit: self.loop_limit.unwrap_or(defaults.loop_limit),
-            ..defaults
-        })
-    }
-}
-
-fn duration(value: Option<&Value>, default: Duration) -> Result<Duration, CliError> {
-    value.map_or(Ok(default), |value| keys::duration(value).map_err(CliError::usage))
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RawPermissions {
-    mode: Option<Mode>,
-    questions: QuestionsSetting,
-    allow: Vec<Rule>,
-    ask: Vec<Rule>,
-    deny: Vec<Rule>,
-}
-
-impl RawPermissions {
-    fn resolve(self) -> Permissions {
-        Permissions {
-            mode: self.mode.unwrap_or_else(default_mode),
-            allow: self.allow,
-            ask: self.ask,
-            deny: self.deny,
-        }
-    }
-}
-
-/// Policy for approval requests.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum QuestionsSetting {
-    /// Ask at a terminal.
-    #[default]
-    Auto,
-    /// Always ask. Without a terminal, the user answers from another one.
-    Wait,
-    /// Never ask.
-    Refuse,
-}
-
-impl QuestionsSetting {
-    fn resolve(self) -> ApprovalPolicy {
-        match self {
-            QuestionsSetting::Auto if terminal::can_prompt() => ApprovalPolicy::AskUser,
-            QuestionsSetting::Wait => ApprovalPolicy::AskUser,
-            QuestionsSetting::Auto | QuestionsSetting::Refuse => ApprovalPolicy::Deny,
-        }
-    }
-}
-
-/// Default mode. If a user can be asked, everything but reading needs approval; elsewhere that would stop all work.
-fn default_mode() -> Mode {
-    if terminal::can_prompt() { Mode::Ask } else { Mode::Edit }
-}
-
-/// Default values, as a table like any other layer.
-fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
-    let limits = Limits::default();
-    let swarm = SwarmConfig::default();
-    let budget = brigade::DEFAULT_BUDGET;
-    let web = WebSettings::default();
-    let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let text = |text: &str| Value::String(text.to_owned());
-    let limit = |limit: Limit| match limit {
-        Limit::AtMost(most) => number(most),
-        Limit::Unlimited => text(keys::UNLIMITED),
-    };
-    let time = |time: Duration| {
-        Value::String(units::format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
-    };
-    let section = |entries: Vec<(&str, Value)>| {
-        Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-    };
-    let empty = || Value::Array(Vec::new());
-    let mut swarm = Value::try_from(&swarm)?;
-    if let Some(table) = swarm.as_table_mut() {
-        table.retain(|_, value| value.as_table().is_none_or(|table| !table.is_empty()));
-    }
-    Ok(Table::from_iter([
-        ("fallbacks".to_owned(), empty()),
-        ("default_agent".to_owned(), text(LEAD_AGENT)),
-        ("store".to_owned(), text("sqlite")),
-        ("swarm".to_owned(), swarm),
-        ("delegation".to_owned(), section(vec![("faces", text("auto")), ("extras", empty())])),
-        ("agents".to_owned(), section(vec![("paths", empty())])),
-        ("skills".to_owned(), section(vec![("paths", empty())])),
-        ("memory".to_owned(), section(vec![("enabled", Value::Boolean(true))])),
-        (
-            "budget".to_owned(),
-            section(vec![
-                ("tokens", limit(budget.tokens)),
-                ("usd", limit(budget.usd)),
-                ("agents", limit(budget.agents)),
-            ]),
-        ),
-        (
-            "limits".to_owned(),
-            section(vec![
-                ("lead_turns", number(limits.lead_turns.into())),
-                ("child_turns", number(limits.child_turns.into())),
-                ("child_timeout", time(limits.child_timeout)),
-                ("question_timeout", time(limits.question_timeout)),
-                ("retry_pause", time(limits.retry_pause)),
-                ("shell_timeout", text("2m")),
-                ("max_depth", number(limits.max_depth.into())),
-                ("concurrency", number(limits.concurrency as u64)),
-                ("result_bytes", number(limits.result_bytes as u64)),
-                ("max_tokens", number(limits.max_tokens)),
-                ("loop_warning", number(limits.loop_warning.into())),
-                ("loop_limit", number(limits.loop_limit.into())),
-            ]),
-        ),
-        (
-            "permissions".to_owned(),
-            section(vec![
-                ("mode", text(mode.as_str())),
-                ("questions", text("auto")),
-                ("allow", empty()),
-                ("ask", empty()),
-                ("deny", empty()),
-            ]),
-        ),
-        ("shell".to_owned(), section(vec![("env", empty()), ("deny_env", empty())])),
-        (
-            "web".to_owned(),
-            section(vec![
-                ("allow_loopback", Value::Boolean(web.allow_loopback)),
-                ("timeout", time(web.timeout)),
-                ("max_bytes", number(web.max_bytes as u64)),
-            ]),
-        ),
-    ]))
-}

@@ -96,6 +96,30 @@ pub(crate) fn deserialize_dollars<'de, D: Deserializer<'de>>(
     value.map(|value| dollars_from_value(&value)).transpose().map_err(serde::de::Error::custom)
 }
 
+/// Schema of a positive number of tokens. Its title continues the sentence "The value must be".
+#[cfg(feature = "schemars")]
+pub(crate) fn tokens_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "title": "a number of tokens such as 50000 or \"50k\"",
+        "anyOf": [
+            { "type": "integer", "minimum": 1 },
+            { "type": "string", "pattern": r"^\s*([0-9_]+\.?[0-9_]*|\.[0-9_]+)[kKmM]?\s*$" },
+        ],
+    })
+}
+
+/// Schema of a positive amount of dollars. Its title continues the sentence "The value must be".
+#[cfg(feature = "schemars")]
+pub(crate) fn dollars_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "title": "an amount in dollars such as 2.50",
+        "anyOf": [
+            { "type": "number", "exclusiveMinimum": 0 },
+            { "type": "string", "pattern": r"^\s*\$?([0-9]+\.?[0-9]*|\.[0-9]+)\s*$" },
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

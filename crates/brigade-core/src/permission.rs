@@ -28,6 +28,7 @@ use rule::Matcher;
 
 /// Permission mode: what an agent may do without approval, ordered from narrow to wide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Permits only calls that read; no rule widens this.

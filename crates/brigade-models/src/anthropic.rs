@@ -40,8 +40,10 @@ impl Anthropic {
         let body = request::body(request, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
         let path = if self.endpoint.ends_with("/v1") { "/messages" } else { "/v1/messages" };
-        let post =
-            self.endpoint.post(path, body).header("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
+        let post = self
+            .endpoint
+            .post(path, body)
+            .header("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
         Ok((post.header("x-api-key", self.endpoint.key_header("")), decoder))
     }
 }

@@ -16,7 +16,7 @@ use tokio::fs::File;
 use tokio::sync::Mutex;
 
 use super::run::selected_agent;
-use crate::args::{Acp, Flags, Global};
+use crate::args::{Flags, Global};
 use crate::error::{CliError, Exit};
 use crate::follow::Signals;
 use crate::model_hints;
@@ -25,8 +25,35 @@ use crate::sanitize;
 use crate::settings::{ApiKey, Settings};
 use crate::setup;
 
+const HELP: &str = "\
+Your editor starts this command; configure it once. In Zed, in the file that
+`zed: open settings` opens:
+
+  \"agent_servers\": {
+    \"Brigade\": { \"type\": \"custom\", \"command\": \"brigade\", \"args\": [\"acp\"] }
+  }
+
+Other editors use the same command and argument. Flags go after it:
+
+  brigade acp --mode edit --budget-usd 2     mode and budget of each prompt
+  brigade acp -a reviewer                    an agent other than the lead
+
+The editor chooses the directory of a session. The configuration of that directory applies
+only if you trust it: brigade trust DIR. Approval requests appear in the editor and can
+also be answered from a terminal: brigade answer ID. Sessions are stored like all
+others: brigade sessions list. Standard output contains only the protocol; warnings go
+to standard error, which editors show in their logs.";
+
+/// Serve sessions to an editor or another client over the Agent Client Protocol (ACP)
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct AcpArgs {
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
 /// Runs the command.
-pub(crate) fn run(global: Global, acp: Acp) -> Result<Exit, CliError> {
+pub(crate) fn run(global: Global, acp: AcpArgs) -> Result<Exit, CliError> {
     if acp.flags.cwd.is_some() {
         return Err(CliError::usage(
             "cannot use --cwd with brigade acp: the client chooses the directory of each session. Omit the flag.",

@@ -3,22 +3,57 @@
 mod lint;
 mod new;
 
+use std::path::PathBuf;
+
 use brigade::agents::{self, AgentDefinition, LoadError};
 use serde_json::{Value, json};
 
-use crate::args::{Agents, AgentsCommand, Global, OutputFormat};
+use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::{fit, pad};
 use crate::sanitize;
 use crate::settings::Settings;
 
+/// List and show agents, check their files, create new ones
+#[derive(Debug, clap::Args)]
+pub(crate) struct AgentsArgs {
+    #[command(subcommand)]
+    pub(crate) command: AgentsCommand,
+}
+
+/// Subcommands of `agents`.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum AgentsCommand {
+    /// List all agents, and problems in agent files
+    List,
+    /// Show one agent: prompt, tools, limits, and how each key of its file is used
+    Show {
+        /// Agent id
+        id: String,
+    },
+    /// Check agent files: which keys are honoured, translated, ignored or refused. Exit code 1 if one is refused
+    Lint {
+        /// Agent files or directories (default: all directories that are searched for agents)
+        #[arg(value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
+    /// Create an agent file
+    New {
+        /// Agent id: 1 to 64 characters from a-z, 0-9, `.`, `_` and `-`
+        id: String,
+        /// Create it in .brigade/agents of the working directory instead of your own agents directory
+        #[arg(long)]
+        project: bool,
+    },
+}
+
 /// Columns of a description in a list.
 const MAX_DESCRIPTION_COLUMNS: usize = 90;
 const MAX_ID_COLUMNS: usize = 32;
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, agents: &Agents) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, agents: &AgentsArgs) -> Result<Exit, CliError> {
     let settings = Settings::load(global)?;
     let is_text = global.output_format == OutputFormat::Text;
     match &agents.command {

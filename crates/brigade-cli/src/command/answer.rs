@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::tell::is_running;
 use crate::approval_prompt::{self, Scope};
-use crate::args::{Answer, Global, OutputFormat};
+use crate::args::{Global, OutputFormat};
 use crate::clock;
 use crate::error::{CliError, Exit};
 use crate::output;
@@ -24,6 +24,32 @@ use crate::summary::store_flag;
 use crate::terminal::{self, Colour};
 use crate::units;
 
+const HELP: &str = "\
+Examples:
+  brigade answer ID                         show pending requests and answer each with one key
+  brigade answer ID yes                     allow this call once
+  brigade answer ID always                  always allow it for this agent, by the rule shown
+  brigade answer ID always 'shell(git *)'   always allow it by your own rule
+  brigade answer ID no use make instead     deny it, with a reason for the agent
+  brigade answer ID yes all                 allow all pending requests
+
+A request that is not answered within `limits.question_timeout` is denied. Without a
+terminal, requests are denied at once. To let a run wait for answers from another
+terminal, pass --set permissions.questions=wait.";
+
+/// Answer approval requests of agents, even in another process
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct AnswerArgs {
+    /// Session, to answer its pending requests and those of its sub-agents, or SESSION:CALL for one request (default:
+    /// list the pending requests of all sessions)
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// yes, always, always RULE, no or no REASON (default: prompt at a terminal, otherwise list the pending requests)
+    #[arg(value_name = "ANSWER", trailing_var_arg = true)]
+    pub(crate) words: Vec<String>,
+}
+
 /// Selection of approval requests.
 struct ApprovalFilter {
     session: SessionId,
@@ -31,7 +57,7 @@ struct ApprovalFilter {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, answer: &AnswerArgs) -> Result<Exit, CliError> {
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
             "cannot answer: an agent is running this command. Only the user can answer approval requests.",

@@ -7,18 +7,26 @@ use brigade_core::{Cursor, Event, Record, SessionId, State, Status};
 use serde_json::json;
 
 use super::tell::is_running;
-use crate::args::{Cancel, Global};
+use crate::args::Global;
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
 
+/// Stop a session and its sub-agents, even in another process
+#[derive(Debug, clap::Args)]
+pub(crate) struct CancelArgs {
+    /// Session id
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
 /// Time that a session may take to stop before this command returns.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, cancel: &CancelArgs) -> Result<Exit, CliError> {
     let settings = Settings::load_user_only(global)?;
     setup::multi_thread_runtime()?.block_on(async {
         let store = setup::open_existing_store(&settings)?;

@@ -9,15 +9,30 @@ mod values;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::{Args, Completions};
+use crate::args::Args;
 use crate::error::{CliError, Exit};
 use crate::output;
 use values::CompletionKind;
 
 pub(crate) use values::print;
 
+const HELP: &str = "\
+Examples:
+  brigade completions bash > ~/.local/share/bash-completion/completions/brigade
+  brigade completions zsh > ~/.zfunc/_brigade      with fpath+=(~/.zfunc) before compinit
+  brigade completions fish > ~/.config/fish/completions/brigade.fish";
+
+/// Print a shell completion script for commands, flags, session ids, agents and models
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct CompletionsArgs {
+    /// Shell to print the script for
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
 /// Runs the command.
-pub(crate) fn run(completions: &Completions) -> Result<Exit, CliError> {
+pub(crate) fn run(completions: &CompletionsArgs) -> Result<Exit, CliError> {
     output::raw(&script(completions.shell))?;
     Ok(Exit::Done)
 }

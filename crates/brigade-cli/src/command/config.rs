@@ -4,14 +4,30 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::args::{Config, ConfigCommand, Global, OutputFormat};
+use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::sanitize;
 use crate::settings::{self, Settings};
 
+/// Show the configuration
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+}
+
+/// Subcommands of `config`.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show all effective values and their origins
+    Show,
+    /// Print the JSON Schema of config.toml and config.json, for completion and checks in editors
+    Schema,
+}
+
 /// Runs the command.
-pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, config: &ConfigArgs) -> Result<Exit, CliError> {
     match config.command {
         ConfigCommand::Show => show(global),
         ConfigCommand::Schema => schema(global),

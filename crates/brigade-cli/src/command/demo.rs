@@ -14,7 +14,7 @@ use brigade_core::{Outcome, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
-use crate::args::{Demo, Global, OutputFormat};
+use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::follow::{DRAW_INTERVAL, RunView, Signals, on_event};
 use crate::output;
@@ -32,6 +32,27 @@ use worker::Worker;
 
 pub(crate) use worker::worker_main;
 
+const HELP: &str = "\
+Examples:
+  brigade demo               three sub-agents, a denied call, a budget, a killed process and a resume
+  brigade demo --no-crash    the same without killing the process
+  brigade demo --keep        keeps the project and the session for inspection
+
+The model is a script and its prices are invented; everything else is real. The demo
+works in a temporary directory, which it removes, and does not touch your sessions.";
+
+/// Watch agents fix a small project, with a denied call, a crash and a resume; needs no key or network, and takes a few seconds
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct DemoArgs {
+    /// Do not kill the process that runs the agents
+    #[arg(long)]
+    pub(crate) no_crash: bool,
+    /// Keep the temporary directory with the project and the session
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
 const TASK: &str = "The tests of this project fail. Find out why, fix the cause, and write a changelog.";
 /// Time for which the user sees the tree before the process is killed.
 const TIME_BEFORE_KILL: Duration = Duration::from_millis(500);
@@ -39,7 +60,7 @@ const TIME_BEFORE_KILL: Duration = Duration::from_millis(500);
 const TIME_AFTER_KILL: Duration = Duration::from_millis(800);
 
 /// Runs it.
-pub(crate) fn run(global: Global, demo: Demo) -> Result<Exit, CliError> {
+pub(crate) fn run(global: Global, demo: DemoArgs) -> Result<Exit, CliError> {
     if global.store.is_some() {
         return Err(CliError::usage(
             "cannot use --store with the demo: it stores its session in its own temporary directory. Use --keep to keep that directory.",
@@ -71,7 +92,7 @@ enum Shown {
 }
 
 /// Runs the tree in a process of its own and shows it. When this returns, that process has ended.
-async fn show(global: &Global, demo: &Demo, folder: &DemoFolder) -> Result<Shown, CliError> {
+async fn show(global: &Global, demo: &DemoArgs, folder: &DemoFolder) -> Result<Shown, CliError> {
     let settings = folder.settings()?;
     let store = setup::open_store(&settings)?;
     let mut signals = Signals::listen(store.clone())?;
@@ -97,7 +118,7 @@ async fn show(global: &Global, demo: &Demo, folder: &DemoFolder) -> Result<Shown
 
 async fn show_tree(
     global: &Global,
-    demo: &Demo,
+    demo: &DemoArgs,
     folder: &DemoFolder,
     settings: &Settings,
     store: &Arc<dyn Store>,
@@ -152,7 +173,7 @@ fn print_end(
     Ok(())
 }
 
-fn closing(demo: &Demo, folder: &DemoFolder, root: &SessionId) -> String {
+fn closing(demo: &DemoArgs, folder: &DemoFolder, root: &SessionId) -> String {
     if !demo.keep {
         return "The project and its session were removed. Use --keep to keep them. Next: brigade init"
             .to_owned();

@@ -11,7 +11,7 @@ mod store;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{Doctor, Global, OutputFormat};
+use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::{pad, wrap_hanging};
@@ -19,6 +19,24 @@ use crate::sanitize;
 use crate::settings::Settings;
 use crate::setup;
 use crate::terminal;
+
+const HELP: &str = "\
+Examples:
+  brigade doctor                         check everything
+  brigade doctor --offline               query only servers on this machine
+  brigade doctor --output-format json    the same as JSON
+
+Each line starts with ok, note, warn or problem. Warnings and problems include a fix.
+Exit code 1 if there is a problem. Keys are never shown.";
+
+/// Check your setup and suggest fixes
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct DoctorArgs {
+    /// Query only servers on this machine
+    #[arg(long)]
+    pub(crate) offline: bool,
+}
 
 /// Columns before the text of a finding.
 const INDENT: usize = 11;
@@ -89,7 +107,7 @@ struct Section {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, doctor: &DoctorArgs) -> Result<Exit, CliError> {
     let (settings, layers) = Settings::diagnose(global)?;
     let (models, providers) = models::findings(&settings, doctor.offline)?;
     let sections = [

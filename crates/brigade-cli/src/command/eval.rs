@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use brigade::store::MemoryStore;
 use brigade_core::{Limit, Price};
+use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toml::Table;
 
-use crate::args::{Eval, Flags, Global, OutputFormat};
+use crate::args::{Flags, Global, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::follow::Signals;
 use crate::model_hints;
@@ -27,13 +28,51 @@ use crate::terminal;
 use crate::units;
 
 use attempt::Attempt;
-use corpus::EvalTask;
+use corpus::{EvalTask, task_names};
 use report::{EvalReport, TaskReport};
 
-pub(crate) use corpus::task_names;
+const HELP: &str = "\
+Examples:
+  brigade eval --list                            the tasks, and what each one expects
+  brigade eval quick-answer -m ollama/qwen3      one task with another model
+  brigade eval --runs 3 --output-format json     every task three times, as JSON
+
+The tasks run with your model and key, so they cost money; the maximum cost is printed
+first. Each task has its own temporary directory and session store. Only the model, the
+providers and the prices of your configuration are used. Results are checked by programs,
+not by a model.
+
+Exit code 0 if all tasks passed, 1 if one failed, 130 after Ctrl-C.";
+
+/// Run a small set of delegation tasks with your model and check the results with programs
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct EvalArgs {
+    /// Tasks to run (default: all)
+    #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(task_names()), hide_possible_values = true)]
+    pub(crate) tasks: Vec<String>,
+    /// List the tasks without running them
+    #[arg(long, conflicts_with_all = ["model", "budget_usd", "budget_tokens", "runs", "keep"])]
+    pub(crate) list: bool,
+    /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Maximum cost of each task, in USD: 2, 0.50 or $2 (default: set by the task)
+    #[arg(long, allow_negative_numbers = true, value_name = "X", value_parser = units::parse_dollars)]
+    pub(crate) budget_usd: Option<u64>,
+    /// Maximum tokens of each task, input plus output: 500000, 500k or 2M (default: set by the task)
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::parse_count)]
+    pub(crate) budget_tokens: Option<u64>,
+    /// Number of runs of each task
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) runs: u32,
+    /// Keep the temporary directory with the projects and the sessions
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, eval: &Eval) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, eval: &EvalArgs) -> Result<Exit, CliError> {
     let tasks = corpus::select(&eval.tasks)?;
     if eval.list {
         return list(global, &tasks);
@@ -86,7 +125,7 @@ struct Ran {
 
 async fn run_tasks(
     global: &Global,
-    eval: &Eval,
+    eval: &EvalArgs,
     model: &ChosenModel,
     tasks: &[EvalTask],
     folder: &TempDir,
@@ -126,7 +165,7 @@ fn create_folder() -> Result<TempDir, CliError> {
 }
 
 /// Removes the folder, or says where it is.
-fn clean_up(eval: &Eval, folder: TempDir) -> Result<(), CliError> {
+fn clean_up(eval: &EvalArgs, folder: TempDir) -> Result<(), CliError> {
     let path = folder.path().to_path_buf();
     if !eval.keep {
         return folder.close().map_err(|error| {
@@ -170,7 +209,7 @@ impl ChosenModel {
         Ok(ChosenModel { name, price })
     }
 
-    fn budget(&self, eval: &Eval, task: &EvalTask) -> TaskBudget {
+    fn budget(&self, eval: &EvalArgs, task: &EvalTask) -> TaskBudget {
         let limits = &task.limits;
         let tokens = eval.budget_tokens.filter(|_| !limits.has_fixed_tokens).unwrap_or(limits.tokens);
         let usd = match (self.price, eval.budget_usd, limits.usd) {
@@ -181,7 +220,7 @@ impl ChosenModel {
     }
 
     /// Line before the first run: it spends the user's money.
-    fn announcement(&self, eval: &Eval, tasks: &[EvalTask]) -> String {
+    fn announcement(&self, eval: &EvalArgs, tasks: &[EvalTask]) -> String {
         let budgets = || tasks.iter().map(|task| self.budget(eval, task));
         let sum = |amounts: &mut dyn Iterator<Item = u64>| {
             amounts.fold(0_u64, u64::saturating_add).saturating_mul(eval.runs.into())

@@ -12,7 +12,7 @@ use brigade::model::Endpoint;
 use brigade_core::permission::Mode;
 use serde_json::json;
 
-use crate::args::{Global, Init, OutputFormat};
+use crate::args::{Global, OutputFormat};
 use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
 use crate::error::{CliError, Exit, without_temporary_path};
 use crate::model_hints;
@@ -25,6 +25,38 @@ use crate::summary::shell_quoted;
 use crate::terminal;
 use crate::units;
 use questions::{Choice, Menu, ModelAnswer, Server};
+
+const HELP: &str = "\
+Examples:
+  brigade init                                       asks two questions
+  brigade init --yes                                 uses the first available model, asks nothing
+  brigade init --model ollama/qwen3 --mode edit      sets both, asks nothing
+  brigade init --project --model ollama/qwen3 --yes  settings of this directory, for all users
+
+The file is $BRIGADE_HOME/config.toml, or brigade/config.toml in your XDG config
+directory. With --project it is .brigade/config.toml of this directory.";
+
+/// Create a configuration file
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct InitArgs {
+    /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits), auto
+    /// (all calls that no deny or ask rule matches)
+    #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
+    pub(crate) mode: Option<Mode>,
+    /// Write .brigade/config.toml of this directory instead of your own configuration
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// Replace an existing configuration; a backup is kept next to it
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Ask nothing: use the first available model and mode edit
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
 
 /// Name of the provider for the user's own server.
 const CUSTOM: &str = "custom";
@@ -49,7 +81,7 @@ struct Answers {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, init: InitArgs) -> Result<Exit, CliError> {
     let scope = if init.project { ConfigScope::Project } else { ConfigScope::User };
     // The existing file is not loaded, so that an invalid one can be replaced too.
     let settings = match scope {
@@ -112,8 +144,8 @@ fn already_exists(file: &Path, scope: ConfigScope) -> CliError {
 }
 
 /// Values from flags, detection and prompts. None if the user chose no model or the input ended.
-fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Option<Answers>, CliError> {
-    let Init { model, mode, .. } = init;
+fn answers(settings: &Settings, scope: ConfigScope, init: &InitArgs) -> Result<Option<Answers>, CliError> {
+    let InitArgs { model, mode, .. } = init;
     let from_flags = Answers { model: model.clone(), mode: *mode, server: None };
     if model.is_some() && mode.is_some() {
         return Ok(Some(from_flags));

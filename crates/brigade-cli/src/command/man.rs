@@ -1,15 +1,29 @@
 //! `brigade man`: manual pages, generated from the same definition as `--help`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 
-use crate::args::{Args, Man};
+use crate::args::Args;
 use crate::error::{CliError, Exit};
 use crate::output;
 
+const HELP: &str = "\
+Examples:
+  brigade man | man -l -                       read the main page
+  brigade man --dir ~/.local/share/man/man1    one page per command; then: man brigade-run";
+
+/// Print the manual page, or write one page per command
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct ManArgs {
+    /// Write one page per command to this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
 /// Runs the command.
-pub(crate) fn run(man: &Man) -> Result<Exit, CliError> {
+pub(crate) fn run(man: &ManArgs) -> Result<Exit, CliError> {
     match &man.dir {
         Some(folder) => write(folder)?,
         None => output::raw(&main_page()?)?,

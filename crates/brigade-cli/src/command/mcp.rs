@@ -10,7 +10,7 @@ use brigade::mcp::Servers;
 use brigade_http::{Listener, Policy, Reach};
 use brigade_mcp::{Server, http, stdio};
 
-use crate::args::{Global, Mcp};
+use crate::args::{Flags, Global};
 use crate::error::{CliError, Exit};
 use crate::follow::Signals;
 use crate::model_hints;
@@ -19,8 +19,60 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::terminal;
 
+const HELP: &str = "\
+Examples:
+  brigade mcp                                    stdio, for a client that starts this command
+  brigade mcp --faces delegate,subagent          only these delegation styles
+  brigade mcp --model ollama/qwen3 --mode plan   read-only agents
+  brigade mcp --listen 127.0.0.1:4748            streamable HTTP at http://127.0.0.1:4748/mcp
+  brigade mcp --listen 127.0.0.1:4748 --token-env MY_TOKEN
+
+For Claude Code: claude mcp add brigade -- brigade mcp --cwd /path/to/project
+For other clients, in their MCP configuration:
+
+  { \"mcpServers\": { \"brigade\": { \"command\": \"brigade\", \"args\": [\"mcp\", \"--cwd\", \"/path/to/project\"] } } }
+
+The client gets the delegation tools (delegate, subagent, subagent_dispatch,
+subagent_spawn) and session_status, tell, stop and read_result. Each call is a session
+with the same limits as a run. Show it with brigade sessions, and continue it with brigade
+resume.
+Calls that need approval are denied; the message names the flag that permits them, such
+as --mode auto.
+
+HTTP always requires a token. Without --token-env, one is generated and written to a
+file that only you can read; the path is printed to standard error.";
+
+/// Serve the delegation tools over MCP
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+// They configure a lead, which `mcp` does not have. They are parsed only to explain that.
+#[command(mut_arg("agent", |agent| agent.hide(true)), mut_arg("max_turns", |turns| turns.hide(true)))]
+pub(crate) struct McpArgs {
+    /// Serve streamable HTTP at this address, path /mcp, instead of standard input and output
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Environment variable with the token that clients must send, at least 16 characters (default: generate a token)
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    pub(crate) token_env: Option<String>,
+    /// Additional host name of this server, such as agents.example or agents.example:8443 (repeatable)
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    pub(crate) host: Vec<String>,
+    /// Also accept requests from web pages with this origin, such as https://app.example:8443 (repeatable)
+    #[arg(long, value_name = "URL", requires = "listen")]
+    pub(crate) origin: Vec<String>,
+    /// Allow an address that other machines can reach; connections are not encrypted, so put a TLS proxy in front
+    #[arg(long, requires = "listen")]
+    pub(crate) allow_remote: bool,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:4748".to_owned())
+}
+
 /// Runs the command.
-pub(crate) fn run(global: &Global, mcp: &Mcp) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, mcp: &McpArgs) -> Result<Exit, CliError> {
     check_flags(mcp)?;
     let settings = Arc::new(Settings::load_for_run(global, &mcp.flags)?);
     if settings.model.is_none() {
@@ -33,7 +85,7 @@ pub(crate) fn run(global: &Global, mcp: &Mcp) -> Result<Exit, CliError> {
     exit
 }
 
-fn check_flags(mcp: &Mcp) -> Result<(), CliError> {
+fn check_flags(mcp: &McpArgs) -> Result<(), CliError> {
     let named = [("--agent", mcp.flags.agent.is_some()), ("--max-turns", mcp.flags.max_turns.is_some())];
     if let Some((flag, _)) = named.iter().find(|(_, is_named)| *is_named) {
         return Err(CliError::usage(format!(
@@ -43,11 +95,11 @@ fn check_flags(mcp: &Mcp) -> Result<(), CliError> {
     mcp.listen.map_or(Ok(()), |address| reach(mcp).check(address)).map_err(CliError::usage)
 }
 
-fn reach(mcp: &Mcp) -> Reach {
+fn reach(mcp: &McpArgs) -> Reach {
     if mcp.allow_remote { Reach::Network } else { Reach::Loopback }
 }
 
-async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
+async fn serve(mcp: &McpArgs, settings: &Arc<Settings>) -> Result<Exit, CliError> {
     setup::check_model(settings).map_err(|failure| {
         model_hints::unusable_model(settings, settings.model.as_deref().unwrap_or_default(), failure)
     })?;
@@ -87,7 +139,7 @@ async fn start_servers(settings: Arc<Settings>) -> Servers {
 }
 
 async fn listen(
-    mcp: &Mcp,
+    mcp: &McpArgs,
     settings: &Settings,
     server: Server,
     address: SocketAddr,

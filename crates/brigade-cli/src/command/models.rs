@@ -7,12 +7,34 @@ use std::time::Duration;
 
 use brigade::model::{Auth, ListError, ListedModel, Locality, ModelInfo, list_all};
 
-use crate::args::{Global, Models, OutputFormat};
+use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::settings::{ApiKey, ProviderInfo, Providers, Settings};
 use crate::setup;
 use crate::terminal;
+
+const HELP: &str = "\
+Examples:
+  brigade models           providers, their status and their models
+  brigade models openai    all models of one provider, with known prices
+  brigade models ollama    the models installed on this machine
+
+Prices are in USD per million tokens, from a built-in table. If an entry is wrong or
+missing, set the price in your configuration:
+
+  [prices.\"work/large\"]
+  input = 3.00
+  output = 15.00";
+
+/// List available models and their prices
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct ModelsArgs {
+    /// List all models of this provider (default: query only local servers)
+    #[arg(value_name = "PROVIDER")]
+    pub(crate) provider: Option<String>,
+}
 
 /// Timeout for local servers, if no provider is named.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -58,7 +80,7 @@ impl Availability {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, models: &ModelsArgs) -> Result<Exit, CliError> {
     let settings = Settings::load(global)?;
     let mut offers = settings.providers.list(&settings.environment);
     if let Some(wanted) = &models.provider {
@@ -120,7 +142,7 @@ pub(crate) async fn probe(
                     questions.push((endpoint.with_total_timeout(probe_scope.timeout()), offer.api));
                     Err(place)
                 }
-                Err(cause) => Ok(Availability::Misconfigured(cause)),
+                Err(error) => Ok(Availability::Misconfigured(error.to_string())),
             },
             ProbePlan::Skip(availability) => Ok(availability),
         });

@@ -4,7 +4,7 @@ use brigade::{ResumeOptions, RunError, Runtime, SessionInfo, Store, StoreError};
 use brigade_core::view::Activity;
 use brigade_core::{Record, SessionId, State, Status};
 
-use crate::args::{Flags, Global, Resume};
+use crate::args::{Flags, Global};
 use crate::error::{CliError, Exit};
 use crate::follow::{self, Console, RunView, Signals};
 use crate::output;
@@ -15,11 +15,30 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::summary;
 
+const HELP: &str = "\
+Examples:
+  brigade resume                            continue the last session of this directory
+  brigade resume k3vq                       any session, by its id or a prefix of it
+  brigade resume k3vq --max-turns 40        with a different limit
+
+The session keeps its directory, agent, model and mode.";
+
+/// Continue a session after Ctrl-C, a crash, a limit or a failure; print the result if it is done
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct ResumeArgs {
+    /// Session to continue (default: the last one of this directory)
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
+
 /// Columns of the task in the note about a session that was resumed without its id.
 const MAX_TASK_COLUMNS: usize = 60;
 
 /// Runs the command.
-pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, CliError> {
+pub(crate) fn run(global: Global, resume: ResumeArgs) -> Result<Exit, CliError> {
     refuse_agent(&resume.flags)?;
     let user_settings = Settings::load_user_only(&global)?;
     setup::multi_thread_runtime()?.block_on(async {

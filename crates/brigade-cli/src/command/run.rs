@@ -2,15 +2,15 @@
 
 mod input;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brigade::agents::LoadError;
 use brigade::{AgentCatalog, ResultSchema, Run, RunError, Runtime, Task};
 use brigade_core::{Agent, Backend};
 
-use super::resume;
-use super::tell::{self, AfterDelivery};
-use crate::args::{self, Flags, Global};
+use super::resume::{self, ResumeArgs};
+use super::tell::{self, AfterDelivery, TellArgs};
+use crate::args::{Flags, Global};
 use crate::error::{CliError, Exit};
 use crate::follow::{self, Console, RunView, Signals};
 use crate::model_hints;
@@ -22,6 +22,40 @@ use crate::setup;
 use crate::summary;
 
 use input::TaskNeed;
+
+const HELP: &str = "\
+Examples:
+  brigade run \"Fix the tests\"                     quotes protect special characters
+  brigade run -m ollama/qwen3 --mode plan < task.txt
+  git diff | brigade run \"Review this change\"     standard input is appended to the task
+  brigade run -c \"Now update the changelog\"       continue the last session with another task
+  brigade run -r ID                               continue any session, like brigade resume
+  brigade run --json-schema report.json \"Count the TODO comments\" | jq .count
+
+Without a terminal, the command waits for the first byte of standard input, at most 3
+seconds if there is a task. Add < /dev/null to skip the wait. With --json-schema, standard
+output is JSON that matches the schema, or empty. If a result does not match, the model
+is asked to correct it before the run fails.";
+
+/// Run one task with the lead agent and print its result
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct RunArgs {
+    /// Task; standard input is appended to it, or is the task if the argument is absent or `-`
+    #[arg(value_name = "TASK")]
+    pub(crate) task: Vec<String>,
+    /// Continue the last session of this directory
+    #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "agent"])]
+    pub(crate) last: bool,
+    /// Continue this session
+    #[arg(short, long, value_name = "ID", conflicts_with = "agent")]
+    pub(crate) resume: Option<String>,
+    /// JSON Schema that the result must match: a file, or inline JSON that begins with {
+    #[arg(long, value_name = "FILE|JSON", conflicts_with_all = ["last", "resume"])]
+    pub(crate) json_schema: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
 
 /// Task of a new session, and the schema for its result.
 pub(crate) struct TaskInput {
@@ -37,7 +71,7 @@ impl TaskInput {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: Global, run: args::Run) -> Result<Exit, CliError> {
+pub(crate) fn run(global: Global, run: RunArgs) -> Result<Exit, CliError> {
     if run.last || run.resume.is_some() {
         return continue_session(global, run);
     }
@@ -53,8 +87,8 @@ pub(crate) fn run(global: Global, run: args::Run) -> Result<Exit, CliError> {
 }
 
 /// Continues a session: with the task as the next message, or as `resume` does if there is no task.
-fn continue_session(global: Global, run: args::Run) -> Result<Exit, CliError> {
-    let args::Run { task, resume, flags, .. } = run;
+fn continue_session(global: Global, run: RunArgs) -> Result<Exit, CliError> {
+    let RunArgs { task, resume, flags, .. } = run;
     let text = input::task(&task, TaskNeed::Optional)?;
     let id = match resume {
         Some(id) => id,
@@ -67,10 +101,8 @@ fn continue_session(global: Global, run: args::Run) -> Result<Exit, CliError> {
         }
     };
     match text {
-        Some(text) => {
-            tell::deliver(global, args::Tell { id, text: vec![text], flags }, AfterDelivery::Follow)
-        }
-        None => resume::run(global, args::Resume { id: Some(id), flags }),
+        Some(text) => tell::deliver(global, TellArgs { id, text: vec![text], flags }, AfterDelivery::Follow),
+        None => resume::run(global, ResumeArgs { id: Some(id), flags }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `brigade sessions`: lists, shows, exports, imports and removes sessions.
 
+mod args;
 mod export;
 mod import;
 mod list;
@@ -15,9 +16,7 @@ use brigade_core::view::Node;
 use brigade_core::{Cursor, SessionId};
 use serde_json::{Value, json};
 
-use crate::args::{
-    ExportFormat, Global, OutputFormat, Sessions, SessionsCommand, SessionsExport, SessionsList,
-};
+use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit};
 use crate::follow::RunView;
 use crate::output;
@@ -31,10 +30,13 @@ use crate::setup;
 use crate::store_advice;
 use crate::terminal;
 use crate::units;
+use args::{ExportFormat, SessionsCommand, SessionsExport, SessionsList};
 use list::ListLimit;
 
+pub(crate) use args::SessionsArgs;
+
 /// Runs the command.
-pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, sessions: SessionsArgs) -> Result<Exit, CliError> {
     let settings = Settings::load_user_only(global)?;
     let store = match &sessions.command {
         SessionsCommand::Import { .. } => setup::open_store(&settings)?,

@@ -11,7 +11,7 @@ use brigade_core::SessionId;
 use serde_json::json;
 
 use super::resume::{ResumeOutcome, refuse_agent, resume_session};
-use crate::args::{Flags, Global, Tell};
+use crate::args::{Flags, Global};
 use crate::error::{CliError, Exit};
 use crate::follow::{Console, Signals};
 use crate::output;
@@ -22,6 +22,19 @@ use crate::setup;
 use crate::summary::{self, store_flag};
 
 use other_process::FollowOutcome;
+
+/// Send a message to a session, while it runs or after it ends
+#[derive(Debug, clap::Args)]
+pub(crate) struct TellArgs {
+    /// Session id
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Message
+    #[arg(value_name = "TEXT", required = true)]
+    pub(crate) text: Vec<String>,
+    #[command(flatten)]
+    pub(crate) flags: Flags,
+}
 
 /// Time after which a lease is checked although nothing was written. A process that was killed writes nothing.
 const LEASE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -36,12 +49,12 @@ pub(crate) enum AfterDelivery {
 }
 
 /// Runs the command.
-pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, CliError> {
+pub(crate) fn run(global: Global, tell: TellArgs) -> Result<Exit, CliError> {
     deliver(global, tell, AfterDelivery::Return)
 }
 
 /// Delivers a message, and runs the next round of the session if no other process runs it.
-pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result<Exit, CliError> {
+pub(super) fn deliver(global: Global, tell: TellArgs, then: AfterDelivery) -> Result<Exit, CliError> {
     let text = tell.text.join(" ");
     if text.trim().is_empty() {
         return Err(CliError::usage("cannot send an empty message. Pass the text after the session id."));

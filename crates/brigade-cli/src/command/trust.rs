@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use brigade_core::Hash;
 use serde_json::{Value, json};
 
-use crate::args::{Global, OutputFormat, Trust};
+use crate::args::{Global, OutputFormat};
 use crate::clock;
 use crate::error::{CliError, Exit};
 use crate::output;
@@ -20,6 +20,23 @@ use crate::trust::instructions::{self, InstructionFile};
 use crate::trust::{self, Acceptance, FileContent, ProjectFiles, TrustEntry, TrustStatus, TrustStore};
 use crate::units;
 
+/// Trust a project's configuration, agents, skills and instructions
+#[derive(Debug, clap::Args)]
+pub(crate) struct TrustArgs {
+    /// Project directory, or a directory inside it (default: the current directory)
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Trust the project without confirmation
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Stop trusting the project
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
+    /// List all trusted projects
+    #[arg(long, conflicts_with_all = ["yes", "revoke", "folder"])]
+    pub(crate) list: bool,
+}
+
 /// Maximum number of files that are shown.
 const MAX_SHOWN_FILES: usize = 60;
 /// Maximum number of settings lines that are shown.
@@ -29,7 +46,7 @@ const MAX_LINE_COLUMNS: usize = 300;
 const SENSITIVE_SECTIONS: [&str; 3] = ["mcpServers", "acp", "permissions"];
 
 /// Runs the command.
-pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
+pub(crate) fn run(global: &Global, trust: &TrustArgs) -> Result<Exit, CliError> {
     let environment = Environment::read()?;
     if trust.list {
         return list(global, &environment);

@@ -2,47 +2,66 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::num::NonZeroU32;
 
 use brigade::Secret;
 use brigade::external::ExternalLimits;
 use brigade_acp::client::{AgentOptions, AgentServer, DEFAULT_MAX_SESSIONS, DEFAULT_START_TIMEOUT};
+use brigade_core::Limit;
 use brigade_core::delegation_styles::DelegationStyles;
 use brigade_sandbox::GuardCommand;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Value;
 
 use super::servers::{expand_variables, passed_variables, variable};
-use super::{Settings, duration, keys, layers};
+use super::values::{MaxDollars, Time, Tokens};
+use super::{Settings, layers};
 use crate::error::CliError;
 
 /// Maximum length of the name of a server, which is part of tool names.
 const MAX_NAME_BYTES: usize = 32;
 
-/// Raw section.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// Section `acp`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawAcp {
+    /// ACP servers by name.
     servers: BTreeMap<String, RawServer>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// Entry of a server.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 struct RawServer {
+    /// Program to start.
     command: Option<String>,
+    /// Arguments of the program.
     args: Vec<String>,
+    /// Environment variables of the program.
     env: BTreeMap<String, String>,
+    /// Mode of its sessions, by the name that the server uses.
     mode: Option<String>,
+    /// Model of its sessions, by the name that the server uses.
     model: Option<String>,
+    /// Whether one process serves several sessions; otherwise each session has its own process.
     pool: Option<bool>,
-    max_sessions: Option<usize>,
-    start_timeout: Option<Value>,
-    timeout: Option<Value>,
-    turns: Option<u32>,
-    tokens: Option<u64>,
-    usd: Option<Value>,
-    max_agents: u64,
+    /// Maximum concurrent sessions of one process.
+    max_sessions: Option<NonZeroU32>,
+    /// Timeout for starting the program and opening a session.
+    start_timeout: Option<Time>,
+    /// Timeout of a session.
+    timeout: Option<Time>,
+    /// Maximum number of requests that a session may send to Brigade.
+    turns: Option<NonZeroU32>,
+    /// Tokens of the budget that a session may use; by default none, and the tokens that it reports are not counted.
+    tokens: Option<Tokens>,
+    /// Dollars of the budget that a session may use; by default none, and the cost that it reports is not counted.
+    usd: Option<MaxDollars>,
+    /// Maximum number of sub-agents of a session, if the program is another Brigade; by default none.
+    max_agents: u32,
+    /// Whether to start the program in plan mode even if none of its modes is known to be read-only.
     allow_in_plan: bool,
+    /// Agents of the server by name.
     agents: BTreeMap<String, RawAgent>,
 }
 
@@ -53,11 +72,15 @@ impl std::fmt::Debug for RawServer {
     }
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// Entry of an agent.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 struct RawAgent {
+    /// Mode of the agent.
     mode: Option<String>,
+    /// Model of the agent.
     model: Option<String>,
+    /// Additional arguments of the program.
     args: Vec<String>,
 }
 
@@ -66,8 +89,6 @@ struct RawAgent {
 pub(crate) struct AcpServer {
     pub(crate) name: String,
     raw: RawServer,
-    start_timeout: Duration,
-    terms: ExternalLimits,
     /// Whether any part of it comes from a project.
     is_from_project: bool,
 }
@@ -82,32 +103,8 @@ pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpSer
                 name.escape_debug()
             )));
         }
-        let some_time = |key: &str, value: &Option<Value>, usual: Duration| {
-            let time = duration(value.as_ref(), usual)?;
-            match time.is_zero() {
-                true => Err(CliError::usage(format!("`acp.servers.{name}.{key}` must be greater than 0"))),
-                false => Ok(time),
-            }
-        };
-        let start_timeout = some_time("start_timeout", &raw.start_timeout, DEFAULT_START_TIMEOUT)?;
-        let timeout = match &raw.timeout {
-            None => None,
-            Some(_) => Some(some_time("timeout", &raw.timeout, DEFAULT_START_TIMEOUT)?),
-        };
-        let usd = match &raw.usd {
-            None => 0,
-            Some(Value::String(word)) if word == keys::UNLIMITED => u64::MAX,
-            Some(value) => keys::dollars(value).map_err(CliError::usage)?,
-        };
-        let terms = ExternalLimits {
-            turns: raw.turns,
-            timeout: timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
-            tokens: raw.tokens.unwrap_or(0),
-            usd,
-            agents: raw.max_agents,
-        };
         let is_from_project = layers.is_from_project(&["acp", "servers", &name]);
-        Ok(AcpServer { name, raw, start_timeout, terms, is_from_project })
+        Ok(AcpServer { name, raw, is_from_project })
     };
     raw.servers.into_iter().map(server).collect()
 }
@@ -153,7 +150,7 @@ impl Settings {
         for server in &self.acp {
             match server.expand_variables(self, guard) {
                 Ok(server) => servers.push(server),
-                Err(what) => problems.push((server.name.clone(), what)),
+                Err(problem) => problems.push((server.name.clone(), problem.to_string())),
             }
         }
         (servers, problems)
@@ -161,8 +158,24 @@ impl Settings {
 }
 
 impl AcpServer {
-    fn expand_variables(&self, settings: &Settings, guard: &GuardCommand) -> Result<AgentServer, String> {
-        let raw = &self.raw;
+    fn expand_variables(&self, settings: &Settings, guard: &GuardCommand) -> Result<AgentServer, CliError> {
+        let RawServer {
+            command,
+            args,
+            env,
+            mode,
+            model,
+            pool,
+            max_sessions,
+            start_timeout,
+            timeout,
+            turns,
+            tokens,
+            usd,
+            max_agents,
+            allow_in_plan,
+            agents,
+        } = &self.raw;
         let expanded_secrets = RefCell::new(Vec::new());
         let fill = |text: &str| {
             expand_variables(text, |name| {
@@ -172,21 +185,20 @@ impl AcpServer {
             })
         };
         let all = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
-        let command = raw.command.as_deref().filter(|command| !command.is_empty());
-        let command = command.ok_or("`command` is missing. Set it to the program to start")?;
-        let mut environment = passed_variables(settings, &raw.env);
-        for (name, value) in &raw.env {
+        let command = command.as_deref().filter(|command| !command.is_empty());
+        let command =
+            command.ok_or_else(|| CliError::usage("`command` is missing. Set it to the program to start"))?;
+        let mut environment = passed_variables(settings, env);
+        for (name, value) in env {
             environment.push((name.clone(), Secret::new(fill(value)?)));
         }
-        let mut agents = BTreeMap::new();
-        for (name, agent) in &raw.agents {
-            let arguments = all(&agent.args)?;
-            let options = AgentOptions { mode: agent.mode.clone(), model: agent.model.clone(), arguments };
-            agents.insert(name.clone(), options);
-        }
-        let options =
-            AgentOptions { mode: raw.mode.clone(), model: raw.model.clone(), arguments: Vec::new() };
-        let (command, arguments) = (fill(command)?, all(&raw.args)?);
+        let agent = |(name, agent): (&String, &RawAgent)| {
+            let RawAgent { mode, model, args } = agent;
+            let options = AgentOptions { mode: mode.clone(), model: model.clone(), arguments: all(args)? };
+            Ok((name.clone(), options))
+        };
+        let agents = agents.iter().map(agent).collect::<Result<_, CliError>>()?;
+        let (command, arguments) = (fill(command)?, all(args)?);
         Ok(AgentServer {
             name: self.name.clone(),
             guard: guard.clone(),
@@ -195,16 +207,26 @@ impl AcpServer {
             arguments,
             environment,
             expanded_secrets: expanded_secrets.into_inner(),
-            max_sessions: if raw.pool == Some(false) {
-                1
-            } else {
-                raw.max_sessions.unwrap_or(DEFAULT_MAX_SESSIONS)
+            max_sessions: match (pool, max_sessions) {
+                (Some(false), _) => 1,
+                (_, Some(most)) => most.get() as usize,
+                (_, None) => DEFAULT_MAX_SESSIONS,
             },
-            options,
+            options: AgentOptions { mode: mode.clone(), model: model.clone(), arguments: Vec::new() },
             agents,
-            terms: self.terms,
-            start_timeout: self.start_timeout,
-            allow_in_plan: raw.allow_in_plan,
+            terms: ExternalLimits {
+                turns: turns.map(NonZeroU32::get),
+                timeout: timeout.map(|Time(time)| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+                tokens: tokens.map_or(0, |Tokens(count)| count),
+                usd: match usd {
+                    None => 0,
+                    Some(MaxDollars(Limit::AtMost(nano))) => *nano,
+                    Some(MaxDollars(Limit::Unlimited)) => u64::MAX,
+                },
+                agents: u64::from(*max_agents),
+            },
+            start_timeout: start_timeout.map_or(DEFAULT_START_TIMEOUT, |Time(time)| time),
+            allow_in_plan: *allow_in_plan,
         })
     }
 }

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::keys::{self, ValueKind};
 use super::project::ProjectConfig;
-use super::servers;
+use super::{keys, raw, schema, servers};
 use crate::error::CliError;
 
 /// Merged values with their origins.
@@ -22,10 +21,9 @@ pub(crate) struct Layers {
 impl Layers {
     /// Layers with the default values only.
     pub(super) fn defaults() -> Result<Layers, CliError> {
-        let table = super::default_table(super::default_mode())
-            .map_err(|error| CliError::failed(format!("cannot serialize the default settings: {error}")))?;
+        let table = raw::default_table().map_err(schema::unserializable)?;
         let mut layers = Layers::default();
-        layers.add(table, "default")?;
+        merge(&mut layers.table, table, &mut Vec::new(), "default", &mut layers.origins);
         Ok(layers)
     }
 
@@ -53,17 +51,19 @@ impl Layers {
 
     /// Origin of a value in a section; if there are several, the first.
     pub(super) fn origin(&self, section: &[&str]) -> &str {
-        let inside =
-            |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
-        self.origins.iter().find(|(path, _)| inside(path)).map_or("config", |(_, origin)| origin)
+        self.origins_in(section).next().map_or("config", String::as_str)
     }
 
     /// Whether any value of a section comes from the project.
     pub(super) fn is_from_project(&self, section: &[&str]) -> bool {
-        let inside =
-            |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
-        let mut origins = self.origins.iter().filter(|(path, _)| inside(path));
-        self.project.is_some() && origins.any(|(_, origin)| Some(origin) == self.project.as_ref())
+        self.project.is_some() && self.origins_in(section).any(|origin| Some(origin) == self.project.as_ref())
+    }
+
+    fn origins_in(&self, section: &[&str]) -> impl Iterator<Item = &String> {
+        let is_inside = move |path: &[String]| {
+            path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b)
+        };
+        self.origins.iter().filter(move |(path, _)| is_inside(path)).map(|(_, origin)| origin)
     }
 
     /// Adds `config.toml`, or `config.json` beside it.
@@ -226,11 +226,12 @@ pub(super) fn parse(
             let names = format!("{} and {}", toml_file.display(), json_file.display());
             return Err(CliError::usage(format!("{names} both exist. Delete one of them")));
         }
-        (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string())),
+        (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(CliError::usage)),
         (None, Some(text)) => (json_file.as_path(), from_json(&text)),
     };
     let origin = file.display().to_string();
     let mut table = table.map_err(|error| {
+        let error = error.to_string();
         let failure = CliError::usage(format!("{origin}: {}", error.trim_end()));
         if error.contains("duplicate key") {
             return failure.hint("This table or key is already defined. Add the lines to the existing one.");
@@ -251,12 +252,13 @@ fn read(file: &Path) -> Result<Option<String>, CliError> {
     }
 }
 
-pub(super) fn from_json(text: &str) -> Result<Table, String> {
-    let value = brigade_core::json::parse(text).map_err(|error| error.to_string())?;
-    let value = Value::try_from(value).map_err(|error| format!("unsupported value: {error}"))?;
+pub(super) fn from_json(text: &str) -> Result<Table, CliError> {
+    let value = brigade_core::json::parse(text).map_err(CliError::usage)?;
+    let value =
+        Value::try_from(value).map_err(|error| CliError::usage(format!("unsupported value: {error}")))?;
     match value {
         Value::Table(table) => Ok(table),
-        _ => Err("expected a JSON object with configuration keys".to_owned()),
+        _ => Err(CliError::usage("expected a JSON object with configuration keys")),
     }
 }
 
@@ -283,7 +285,7 @@ fn key_path(key: &str) -> Option<Vec<String>> {
 /// is not valid TOML.
 fn value(path: &[String], text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
-    if matches!(keys::kind(path), Some(ValueKind::Text | ValueKind::OneOf(_) | ValueKind::Time)) {
+    if keys::is_text(path) {
         let quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
         return if quoted { parsed(text).unwrap_or_else(plain) } else { plain() };
     }

@@ -4,65 +4,52 @@ mod info;
 mod variables;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::Model;
 use brigade::model::{EndpointOverride, PriceList, RateLimits, Timeouts};
 use brigade::provider::{BUILT_IN_PROVIDERS, BuiltInProvider, Provider as LibraryProvider, ProviderApi};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use toml::Value;
 
+use super::values::Time;
 use super::{Environment, keys};
 use crate::error::CliError;
 
 pub(crate) use info::{ApiKey, ProviderInfo};
 pub(super) use variables::variables;
 
-/// Values of `kind`.
-pub(super) const KINDS: [&str; 4] = ["openai", "responses", "anthropic", "gemini"];
-
 /// Variables that contain the key of Gemini. The first one that is set is used.
 const GEMINI_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
 
-/// Raw provider entry.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// Entry of a provider.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawProvider {
-    kind: Option<String>,
+    /// API of the provider; openai is Chat Completions.
+    kind: Option<ApiKind>,
+    /// Base URL of the API.
     base_url: Option<String>,
+    /// Environment variable that contains the key, never the key itself; empty if no key is needed.
     api_key_env: Option<String>,
-    concurrency: Option<u32>,
-    requests_per_minute: Option<u32>,
-    tokens_per_minute: Option<u32>,
-    connect_timeout: Option<Value>,
-    first_byte_timeout: Option<Value>,
-    idle_timeout: Option<Value>,
-    total_timeout: Option<Value>,
-    longest_wait: Option<Value>,
-}
-
-impl RawProvider {
-    fn pace(&self) -> RateLimits {
-        RateLimits {
-            concurrency: self.concurrency.map(|number| number as usize),
-            initial_concurrency: None,
-            requests_per_minute: self.requests_per_minute,
-            tokens_per_minute: self.tokens_per_minute.map(u64::from),
-        }
-    }
-
-    fn times(&self) -> Result<Timeouts, CliError> {
-        let time =
-            |value: &Option<Value>| value.as_ref().map(keys::duration).transpose().map_err(CliError::usage);
-        Ok(Timeouts {
-            connect: time(&self.connect_timeout)?,
-            first_byte: time(&self.first_byte_timeout)?,
-            idle: time(&self.idle_timeout)?,
-            total: time(&self.total_timeout)?,
-            longest_wait: time(&self.longest_wait)?,
-        })
-    }
+    /// Maximum concurrent requests.
+    concurrency: Option<NonZeroU32>,
+    /// Maximum requests per minute.
+    requests_per_minute: Option<NonZeroU32>,
+    /// Maximum tokens per minute.
+    tokens_per_minute: Option<NonZeroU32>,
+    /// Timeout for connecting.
+    connect_timeout: Option<Time>,
+    /// Timeout for the first byte of a reply.
+    first_byte_timeout: Option<Time>,
+    /// Timeout for a pause within a reply.
+    idle_timeout: Option<Time>,
+    /// Timeout for a whole reply.
+    total_timeout: Option<Time>,
+    /// Maximum wait before a retry that the provider requests.
+    longest_wait: Option<Time>,
 }
 
 /// Available providers. Their keys are read when one of their models is first used.
@@ -79,13 +66,24 @@ struct Provider {
     times: Timeouts,
 }
 
-/// API of a `kind`. Other values were rejected when the file was checked.
-fn api_of_kind(kind: &str) -> ProviderApi {
-    match kind {
-        "anthropic" => ProviderApi::Messages,
-        "gemini" => ProviderApi::Gemini,
-        "responses" => ProviderApi::Responses,
-        _ => ProviderApi::ChatCompletions,
+/// Values of `kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum ApiKind {
+    OpenAi,
+    Responses,
+    Anthropic,
+    Gemini,
+}
+
+impl From<ApiKind> for ProviderApi {
+    fn from(kind: ApiKind) -> ProviderApi {
+        match kind {
+            ApiKind::OpenAi => ProviderApi::ChatCompletions,
+            ApiKind::Responses => ProviderApi::Responses,
+            ApiKind::Anthropic => ProviderApi::Messages,
+            ApiKind::Gemini => ProviderApi::Gemini,
+        }
     }
 }
 
@@ -116,15 +114,45 @@ impl Providers {
                     "providers.\"{name}\": invalid provider name. It must not be empty or contain `/` or `:`"
                 )));
             }
-            let (pace, times) = (raw.pace(), raw.times()?);
+            let RawProvider {
+                kind,
+                base_url,
+                api_key_env,
+                concurrency,
+                requests_per_minute,
+                tokens_per_minute,
+                connect_timeout,
+                first_byte_timeout,
+                idle_timeout,
+                total_timeout,
+                longest_wait,
+            } = raw;
+            let pace = RateLimits {
+                concurrency: concurrency.map(|most| most.get() as usize),
+                initial_concurrency: None,
+                requests_per_minute: requests_per_minute.map(NonZeroU32::get),
+                tokens_per_minute: tokens_per_minute.map(|most| most.get().into()),
+            };
+            let time = |time: Option<Time>| time.map(|Time(time)| time);
+            let times = Timeouts {
+                connect: time(connect_timeout),
+                first_byte: time(first_byte_timeout),
+                idle: time(idle_timeout),
+                total: time(total_timeout),
+                longest_wait: time(longest_wait),
+            };
             let known = providers.remove(&name);
-            let api = raw.kind.as_deref().map(api_of_kind).or_else(|| known.as_ref().map(|known| known.api));
-            let api = api.ok_or_else(|| {
-                missing("kind", &format!("Set it to the API of the provider: {}", KINDS.join(", ")))
-            })?;
-            let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
+            let api = kind
+                .map(ProviderApi::from)
+                .or_else(|| known.as_ref().map(|known| known.api))
+                .ok_or_else(|| {
+                    let kinds =
+                        keys::find(&["providers", &name, "kind"]).map(keys::words).unwrap_or_default();
+                    missing("kind", &format!("Set it to the API of the provider: {}", kinds.join(", ")))
+                })?;
+            let base_url = base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
             let base_url = base_url.ok_or_else(|| missing("base_url", "Set it to the URL of the API"))?;
-            let key = raw.api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
+            let key = api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
             providers.insert(name, Provider { api, base_url, key, pace, times });
         }
         Ok(Providers(providers))

@@ -11,18 +11,18 @@ use brigade::mcp::{
 };
 use brigade_core::Hash;
 use brigade_sandbox::GuardCommand;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::shell::BRIGADE_PREFIX;
+use super::values::{InvalidValue, Time};
 use super::{Settings, keys, layers};
 use crate::error::CliError;
 
 /// Variables of the user that a server gets by default.
 const PASSED_VARIABLES: [&str; 2] = ["PATH", "HOME"];
-
-/// OAuth grants: a login by the user, or by the client itself.
-pub(super) const OAUTH_GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
 
 /// Keys of other programs beside `mcpServers`, which are ignored.
 pub(super) const IGNORED_TOP_LEVEL_KEYS: [&str; 2] = ["$schema", "inputs"];
@@ -57,31 +57,73 @@ pub(super) const ENABLED_KEY: &str = "enabled";
 /// From this value on, a plain number is milliseconds, as other programs write it. Below it is seconds.
 const MILLIS_THRESHOLD: u64 = 1_000;
 
-/// Raw server entry.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// Entry of a server.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawMcpServer {
+    /// Program to start.
+    command: Option<String>,
+    /// Arguments of the program.
+    args: Vec<String>,
+    /// Environment variables of the program.
+    env: BTreeMap<String, String>,
+    /// Directory in which the program starts; by default the working directory.
+    cwd: Option<String>,
+    /// URL of a remote server.
+    url: Option<String>,
+    /// HTTP headers of requests.
+    headers: BTreeMap<String, String>,
+    /// OAuth login, if the server requires one.
+    oauth: RawLogin,
+    /// Timeout of a call; a plain number means seconds below 1000, otherwise milliseconds.
+    timeout: Option<CallTimeout>,
+    /// Whether the server is disabled.
+    disabled: bool,
+    /// Transport: stdio or http; by default derived from `command` and `url`.
     #[serde(rename = "type")]
     kind: Option<String>,
-    command: Option<String>,
-    args: Vec<String>,
-    env: BTreeMap<String, String>,
-    cwd: Option<String>,
-    url: Option<String>,
-    headers: BTreeMap<String, String>,
-    oauth: RawLogin,
-    timeout: Option<Value>,
-    disabled: bool,
 }
 
-/// Raw OAuth settings.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+/// Section `oauth` of a server.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct RawLogin {
+    /// Id of a registered client, or the URL of a client metadata document.
     client_id: Option<String>,
+    /// Secret of the client; preferably a variable such as ${CLIENT_SECRET}.
     client_secret: Option<String>,
+    /// Scopes to request; by default those that the server names.
     scopes: Vec<String>,
-    grant: Option<String>,
+    /// Login by you in a browser (authorization_code), or by the client with its secret (client_credentials).
+    grant: Grant,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Grant {
+    #[default]
+    AuthorizationCode,
+    ClientCredentials,
+}
+
+/// Timeout of a call, in seconds or, if it is a large plain number, in milliseconds.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(try_from = "Json")]
+#[schemars(inline, !try_from, transparent)]
+struct CallTimeout(Time);
+
+impl TryFrom<Json> for CallTimeout {
+    type Error = InvalidValue;
+
+    fn try_from(value: Json) -> Result<CallTimeout, InvalidValue> {
+        let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+        match number {
+            Some(millis) if millis >= MILLIS_THRESHOLD => {
+                Ok(CallTimeout(Time(Duration::from_millis(millis))))
+            }
+            _ => value.try_into().map(CallTimeout),
+        }
+    }
 }
 
 /// Server whose variables are not expanded yet, so that their values are not kept longer than needed.
@@ -89,7 +131,6 @@ struct RawLogin {
 pub(crate) struct Server {
     pub(crate) name: String,
     raw: Hidden,
-    timeout: Duration,
     /// Whether the server is disabled.
     pub(crate) is_disabled: bool,
     /// Whether any part of it comes from a project.
@@ -106,33 +147,12 @@ impl std::fmt::Debug for Hidden {
 }
 
 /// Resolves the section.
-pub(super) fn resolve(
-    raw: BTreeMap<String, RawMcpServer>,
-    layers: &layers::Layers,
-) -> Result<Vec<Server>, CliError> {
+pub(super) fn resolve(raw: BTreeMap<String, RawMcpServer>, layers: &layers::Layers) -> Vec<Server> {
     let server = |(name, raw): (String, RawMcpServer)| {
-        let timeout =
-            raw.timeout.as_ref().map_or(Ok(DEFAULT_CALL_TIMEOUT), call_timeout).map_err(CliError::usage)?;
-        if timeout.is_zero() {
-            return Err(CliError::usage(format!("`mcpServers.{name}.timeout` must be greater than 0")));
-        }
         let is_from_project = layers.is_from_project(&["mcpServers", &name]);
-        Ok(Server { name, is_disabled: raw.disabled, raw: Hidden(raw), timeout, is_from_project })
+        Server { name, is_disabled: raw.disabled, raw: Hidden(raw), is_from_project }
     };
     raw.into_iter().map(server).collect()
-}
-
-/// Timeout of a call.
-fn call_timeout(value: &Value) -> Result<Duration, String> {
-    let number = match value {
-        Value::Integer(number) => u64::try_from(*number).ok(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    };
-    match number {
-        Some(millis) if millis >= MILLIS_THRESHOLD => Ok(Duration::from_millis(millis)),
-        _ => keys::duration(value),
-    }
 }
 
 impl Settings {
@@ -147,7 +167,7 @@ impl Settings {
             return Err(CliError::usage(format!("unknown MCP server '{name}'. {available}")));
         };
         let wrong = |message: &str| CliError::usage(format!("MCP server '{}': {message}", server.name));
-        match server.definition(self, guard).map_err(|message| wrong(&message))?.transport {
+        match server.definition(self, guard).map_err(|problem| wrong(&problem.to_string()))?.transport {
             Transport::Http(address) => Ok(address),
             Transport::Stdio(_) => Err(wrong("it is a local program and needs no login")),
         }
@@ -159,7 +179,10 @@ impl Settings {
         for server in self.servers.iter().filter(|server| !server.is_disabled) {
             match server.definition(self, guard) {
                 Ok(definition) => definitions.push(definition),
-                Err(message) => problems.push(ServerProblem { server: server.name.clone(), message }),
+                Err(problem) => {
+                    let (server, message) = (server.name.clone(), problem.to_string());
+                    problems.push(ServerProblem { server, message });
+                }
             }
         }
         (definitions, problems)
@@ -167,40 +190,42 @@ impl Settings {
 }
 
 impl Server {
-    fn definition(&self, settings: &Settings, guard: &GuardCommand) -> Result<ServerConfig, String> {
-        let Hidden(raw) = &self.raw;
+    fn definition(&self, settings: &Settings, guard: &GuardCommand) -> Result<ServerConfig, CliError> {
+        let Hidden(RawMcpServer { command, args, env, cwd, url, headers, oauth, timeout, disabled: _, kind }) =
+            &self.raw;
         let fill = |text: &str| expand_variables(text, |name| variable(name, self.is_from_project, settings));
-        let pairs = |pairs: &BTreeMap<String, String>| -> Result<Vec<(String, Secret)>, String> {
+        let pairs = |pairs: &BTreeMap<String, String>| -> Result<Vec<(String, Secret)>, CliError> {
             pairs.iter().map(|(name, value)| Ok((name.clone(), Secret::new(fill(value)?)))).collect()
         };
-        let transport = match (raw.kind.as_deref(), &raw.command, &raw.url) {
+        let transport = match (kind.as_deref(), command, url) {
             (Some("sse"), ..) => {
-                return Err("the SSE transport is not supported. Use the streamable HTTP URL of the \
-                                                server and set `type = \"http\"`"
-                    .to_owned());
+                return Err(CliError::usage(
+                    "the SSE transport is not supported. Use the streamable HTTP URL of the server and set \
+                     `type = \"http\"`",
+                ));
             }
             (_, Some(_), Some(_)) => {
-                return Err("both `command` and `url` are set. Remove one of them".to_owned());
+                return Err(CliError::usage("both `command` and `url` are set. Remove one of them"));
             }
             (_, None, None) => {
-                return Err("neither `command` nor `url` is set. Set one of them".to_owned());
+                return Err(CliError::usage("neither `command` nor `url` is set. Set one of them"));
             }
             (_, Some(command), None) => {
-                let mut environment = passed_variables(settings, &raw.env);
-                environment.extend(pairs(&raw.env)?);
-                let folder = raw.cwd.as_deref().map(&fill).transpose()?.unwrap_or_default();
+                let mut environment = passed_variables(settings, env);
+                environment.extend(pairs(env)?);
+                let folder = cwd.as_deref().map(&fill).transpose()?.unwrap_or_default();
                 Transport::Stdio(StdioCommand {
                     guard: guard.clone(),
                     directory: settings.folder.join(folder),
                     command: fill(command)?,
-                    arguments: raw.args.iter().map(|word| fill(word)).collect::<Result<_, _>>()?,
+                    arguments: args.iter().map(|word| fill(word)).collect::<Result<_, _>>()?,
                     environment,
                 })
             }
             (_, None, Some(url)) => {
                 let url = fill(url)?;
-                let login = self.login(&raw.oauth, &url, fill, settings)?;
-                let headers = pairs(&raw.headers)?;
+                let login = self.login(oauth, &url, fill, settings)?;
+                let headers = pairs(headers)?;
                 let proxies = settings.environment.proxies();
                 Transport::Http(HttpEndpoint { url: Secret::new(url), headers, login, proxies })
             }
@@ -208,7 +233,7 @@ impl Server {
         Ok(ServerConfig {
             name: self.name.clone(),
             transport,
-            call_timeout: self.timeout,
+            call_timeout: timeout.map_or(DEFAULT_CALL_TIMEOUT, |CallTimeout(Time(time))| time),
             start_timeout: DEFAULT_START_TIMEOUT,
         })
     }
@@ -219,27 +244,27 @@ impl Server {
         &self,
         raw: &RawLogin,
         url: &str,
-        fill: impl Fn(&str) -> Result<String, String>,
+        fill: impl Fn(&str) -> Result<String, CliError>,
         settings: &Settings,
-    ) -> Result<LoginSettings, String> {
+    ) -> Result<LoginSettings, CliError> {
+        let RawLogin { client_id, client_secret, scopes, grant } = raw;
         let name = self.name.to_ascii_lowercase();
         let file = format!("{}.json", Hash::of(format!("{name}\n{url}").as_bytes()));
-        let client = match &raw.client_id {
+        let client = match client_id {
             Some(id) => {
-                let secret = raw.client_secret.as_deref().map(&fill).transpose()?;
+                let secret = client_secret.as_deref().map(&fill).transpose()?;
                 Some(OAuthClient { id: fill(id)?, secret: secret.map(Secret::new) })
             }
             None => None,
         };
         Ok(LoginSettings {
             file: Some(settings.logins.join(file)),
-            grant_type: if raw.grant.as_deref() == Some(OAUTH_GRANTS[1]) {
-                GrantType::ClientCredentials
-            } else {
-                GrantType::AuthorizationCode
+            grant_type: match grant {
+                Grant::AuthorizationCode => GrantType::AuthorizationCode,
+                Grant::ClientCredentials => GrantType::ClientCredentials,
             },
             client,
-            scopes: raw.scopes.clone(),
+            scopes: scopes.clone(),
             hint: format!("run: brigade tools login {}", self.name),
         })
     }
@@ -260,12 +285,12 @@ pub(super) fn variable(
     name: &str,
     is_from_project: bool,
     settings: &Settings,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, CliError> {
     let is_ours = name.starts_with(BRIGADE_PREFIX) || settings.has_key_in(name);
     if is_from_project && is_ours {
-        return Err(format!(
+        return Err(CliError::usage(format!(
             "a project cannot use the variable {name}. Define the server in your own configuration"
-        ));
+        )));
     }
     Ok(settings.environment.variable(name))
 }
@@ -273,8 +298,8 @@ pub(super) fn variable(
 /// Expands `${NAME}` and `${NAME:-otherwise}`.
 pub(super) fn expand_variables(
     text: &str,
-    variable: impl Fn(&str) -> Result<Option<String>, String>,
-) -> Result<String, String> {
+    variable: impl Fn(&str) -> Result<Option<String>, CliError>,
+) -> Result<String, CliError> {
     let mut whole = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -285,7 +310,7 @@ pub(super) fn expand_variables(
         };
         let value = variable(name)?.filter(|value| !value.is_empty() || default.is_none());
         let value = value.or_else(|| default.map(str::to_owned));
-        let value = value.ok_or_else(|| format!("the variable {name} is not set"))?;
+        let value = value.ok_or_else(|| CliError::usage(format!("the variable {name} is not set")))?;
         whole.push_str(before);
         whole.push_str(&value);
         rest = remaining;
@@ -296,20 +321,21 @@ pub(super) fn expand_variables(
 
 /// Servers of `.mcp.json` in the form of our own configuration. Unknown keys are ignored, except those that look like
 /// a typo of ours.
-pub(super) fn from_mcp_json(text: &str) -> Result<Table, String> {
+pub(super) fn from_mcp_json(text: &str) -> Result<Table, CliError> {
     let mut table = layers::from_json(text)?;
     remove_ignored_keys(&mut table);
     let Some(servers) = table.remove("mcpServers") else { return Ok(Table::new()) };
-    let Value::Table(mut servers) = servers else { return Err("`mcpServers` is not an object".to_owned()) };
+    let Value::Table(mut servers) = servers else {
+        return Err(CliError::usage("`mcpServers` is not an object"));
+    };
     for (name, server) in &mut servers {
         let Value::Table(server) = server else {
-            return Err(format!("`mcpServers.{name}` is not an object"));
+            return Err(CliError::usage(format!("`mcpServers.{name}` is not an object")));
         };
-        let is_known = |key: &str| keys::kind(&["mcpServers", name, key].map(str::to_owned)).is_some();
-        server.retain(|key, _| is_known(key) || keys::is_typo(&["mcpServers", name, key]));
+        let is_known = |key: &str| keys::find(&["mcpServers", name, key]).is_some();
+        server.retain(|key, _| is_known(key) || keys::is_typo(&["mcpServers", name], key));
         if let Some(Value::Table(login)) = server.get_mut("oauth") {
-            let path = |key: &str| ["mcpServers", name, "oauth", key].map(str::to_owned);
-            login.retain(|key, _| keys::kind(&path(key)).is_some());
+            login.retain(|key, _| keys::find(&["mcpServers", name, "oauth", key]).is_some());
         }
     }
     Ok(Table::from_iter([("mcpServers".to_owned(), Value::Table(servers))]))
@@ -341,10 +367,11 @@ mod tests {
             "A" => Ok(Some("one".to_owned())),
             "LOOP" => Ok(Some("${A}".to_owned())),
             "EMPTY" => Ok(Some(String::new())),
-            "KEY" => Err("no".to_owned()),
+            "KEY" => Err(CliError::usage("no")),
             _ => Ok(None),
         };
-        let expand_variables = |text: &str| expand_variables(text, variable);
+        let expand_variables =
+            |text: &str| expand_variables(text, variable).map_err(|problem| problem.to_string());
         assert_eq!(expand_variables("x ${A}${A}!"), Ok("x oneone!".to_owned()));
         assert_eq!(expand_variables("${LOOP} $A ${"), Ok("${A} $A ${".to_owned()));
         assert_eq!(expand_variables("${B:-two} ${EMPTY:-three} ${EMPTY}"), Ok("two three ".to_owned()));
@@ -358,7 +385,7 @@ mod tests {
             "args": ["y"], "disabled": true, "autoApprove": ["z"], "of_some_program": 1, "oauth": {"callbackPort": 1},
             "timeout": 90000}, "b": {"url": "http://x", "enabled": false}}}"#;
         let table = from_mcp_json(text).unwrap();
-        assert_eq!(keys::check(&table), Ok(()));
+        assert!(keys::check(&table).is_ok());
         assert_eq!(table["mcpServers"]["a"]["disabled"].as_bool(), Some(true));
         assert!(table["mcpServers"]["a"].get("autoApprove").is_none());
         assert!(table["mcpServers"]["a"].get("of_some_program").is_none());
@@ -372,21 +399,24 @@ mod tests {
     #[test]
     fn typo_is_not_taken_for_an_unknown_key() {
         let table = from_mcp_json(r#"{"mcpServers": {"a": {"comand": "x"}}}"#).unwrap();
-        let message = keys::check(&table).unwrap_err();
+        let message = keys::check(&table).unwrap_err().to_string();
         assert!(message.contains("`mcpServers.a.comand`. Did you mean `mcpServers.a.command`?"), "{message}");
         for key in IGNORED_SERVER_KEYS.into_iter().chain([ENABLED_KEY]) {
-            assert!(keys::kind(&["mcpServers", "a", key].map(str::to_owned)).is_none(), "{key} is ours");
+            assert!(keys::find(&["mcpServers", "a", key]).is_none(), "{key} is ours");
         }
     }
 
     #[test]
     fn large_number_is_milliseconds() {
-        let time = |value: Value| call_timeout(&value).unwrap();
-        assert_eq!(time(Value::Integer(60_000)), Duration::from_secs(60));
-        assert_eq!(time(Value::Integer(1_000)), Duration::from_secs(1));
-        assert_eq!(time(Value::Integer(999)), Duration::from_secs(999));
-        assert_eq!(time(Value::String("60000".to_owned())), Duration::from_secs(60));
-        assert_eq!(time(Value::String("3600s".to_owned())), Duration::from_secs(3600));
-        assert!(call_timeout(&Value::Integer(-60_000)).is_err());
+        let time = |value: Json| {
+            let CallTimeout(Time(time)) = value.try_into().unwrap();
+            time
+        };
+        assert_eq!(time(60_000.into()), Duration::from_secs(60));
+        assert_eq!(time(1_000.into()), Duration::from_secs(1));
+        assert_eq!(time(999.into()), Duration::from_secs(999));
+        assert_eq!(time("60000".into()), Duration::from_secs(60));
+        assert_eq!(time("3600s".into()), Duration::from_secs(3600));
+        assert!(CallTimeout::try_from(Json::from(-60_000)).is_err());
     }
 }

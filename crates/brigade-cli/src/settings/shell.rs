@@ -4,7 +4,8 @@
 //! withheld: by their name, by their value, or because a provider uses them. `shell.env` adds variables, and
 //! `shell.deny_env` removes them.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Environment;
 use crate::error::CliError;
@@ -18,18 +19,20 @@ pub(super) const BRIGADE_PREFIX: &str = "BRIGADE_";
 /// Variables that describe the user's shell and are wrong for another one.
 const SHELL_STATE_VARIABLES: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 
-/// Raw section.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// Section `shell`.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawShell {
+    /// Variables to pass to commands although they look like secrets, such as DATABASE_URL or AWS_*.
     env: Vec<String>,
+    /// Variables to withhold from commands; overrides `env`.
     deny_env: Vec<String>,
 }
 
 impl RawShell {
     pub(super) fn resolve(self) -> Result<ShellEnv, CliError> {
-        let lists = [("env", &self.env), ("deny_env", &self.deny_env)];
-        for (key, names) in lists {
+        let RawShell { env, deny_env } = self;
+        for (key, names) in [("env", &env), ("deny_env", &deny_env)] {
             if let Some(name) = names.iter().find(|name| !is_pattern(name)) {
                 return Err(CliError::usage(format!(
                     "shell.{key}: `{name}` is not the name of a variable. Use names such as DATABASE_URL, or \
@@ -37,7 +40,7 @@ impl RawShell {
                 )));
             }
         }
-        Ok(ShellEnv { env: self.env, deny_env: self.deny_env })
+        Ok(ShellEnv { env, deny_env })
     }
 }
 

@@ -3,25 +3,40 @@
 use std::time::Duration;
 
 use brigade::tool::{SearchEngine, WebSettings};
-use serde::Deserialize;
-use toml::Value;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::{Environment, duration};
+use super::Environment;
+use super::raw::saturating;
+use super::values::Time;
 use crate::error::CliError;
 
 /// Shortest timeout of a call. With less, no fetch could succeed.
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MIN_BYTES: u32 = 1024;
 
-/// Raw section.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// Section `web`.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct RawWeb {
-    allow_loopback: Option<bool>,
+    /// Whether `web_fetch` may access this machine.
+    allow_loopback: bool,
+    /// Search engine of `web_search`: brave, tavily, or the URL of a SearXNG instance.
     search: Option<String>,
+    /// Environment variable that contains the key of the search engine; never the key itself.
     search_key_env: Option<String>,
-    timeout: Option<Value>,
-    max_bytes: Option<u32>,
+    /// Timeout of a fetch.
+    timeout: Time,
+    /// Maximum bytes read from a page.
+    max_bytes: u32,
+}
+
+impl Default for RawWeb {
+    fn default() -> RawWeb {
+        let WebSettings { allow_loopback, timeout, max_bytes, .. } = WebSettings::default();
+        let (timeout, max_bytes) = (Time(timeout), saturating(max_bytes));
+        RawWeb { allow_loopback, search: None, search_key_env: None, timeout, max_bytes }
+    }
 }
 
 /// Settings for web access. The key of the search engine is read only when the tools are created.
@@ -40,9 +55,9 @@ enum Engine {
 
 impl RawWeb {
     pub(super) fn resolve(self) -> Result<Web, CliError> {
-        let defaults = WebSettings::default();
-        let key = |usual: &str| self.search_key_env.clone().unwrap_or_else(|| usual.to_owned());
-        let engine = match self.search.as_deref() {
+        let RawWeb { allow_loopback, search, search_key_env, timeout: Time(timeout), max_bytes } = self;
+        let key = |usual: &str| search_key_env.clone().unwrap_or_else(|| usual.to_owned());
+        let engine = match search.as_deref() {
             None | Some("") => None,
             Some("brave") => Some(Engine::Brave { key: key("BRAVE_API_KEY") }),
             Some("tavily") => Some(Engine::Tavily { key: key("TAVILY_API_KEY") }),
@@ -53,10 +68,9 @@ impl RawWeb {
                 )));
             }
         };
-        let timeout = duration(self.timeout.as_ref(), defaults.timeout)?.max(MIN_TIMEOUT);
-        let max_bytes = self.max_bytes.map_or(defaults.max_bytes, |most| most.max(MIN_BYTES) as usize);
-        let allow_loopback = self.allow_loopback.unwrap_or(defaults.allow_loopback);
-        Ok(Web { settings: WebSettings { allow_loopback, timeout, max_bytes, ..defaults }, engine })
+        let (timeout, max_bytes) = (timeout.max(MIN_TIMEOUT), max_bytes.max(MIN_BYTES) as usize);
+        let settings = WebSettings { allow_loopback, timeout, max_bytes, ..WebSettings::default() };
+        Ok(Web { settings, engine })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::extra_parameters::ExtraParameter;
 use super::titles::sanitize_title;
@@ -10,17 +10,20 @@ use crate::delegation::DelegationStyle;
 
 /// Section `delegation` of the config.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct DelegationConfig {
-    /// Styles to offer.
+    /// Delegation styles: `auto`, or a list of delegate, subagent, dispatch, spawn.
     #[serde(rename = "faces")]
+    #[cfg_attr(feature = "schemars", schemars(with = "RawStyles"))]
     pub styles: EnabledStyles,
-    /// Optional parameters beyond the contracts.
+    /// Additional tool parameters: background, schema, tokens, usd.
     pub extras: BTreeSet<ExtraParameter>,
 }
 
 /// Selection of delegation styles.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "RawStyles")]
 pub enum EnabledStyles {
     /// `delegate` if it is enabled, `dispatch` if another agent exists, the others if their section is present.
     #[default]
@@ -44,25 +47,25 @@ impl Serialize for EnabledStyles {
     }
 }
 
-impl<'de> Deserialize<'de> for EnabledStyles {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<EnabledStyles, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum RawStyles {
-            Name(String),
-            List(Vec<String>),
-        }
-        let names = match RawStyles::deserialize(deserializer)? {
+/// Selection as users write it.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum RawStyles {
+    Name(String),
+    List(Vec<String>),
+}
+
+impl TryFrom<RawStyles> for EnabledStyles {
+    type Error = String;
+
+    fn try_from(raw: RawStyles) -> Result<EnabledStyles, String> {
+        let names = match raw {
             RawStyles::Name(word) if word == "auto" => return Ok(EnabledStyles::Auto),
             RawStyles::Name(word) => word.split(',').map(|name| name.trim().to_owned()).collect(),
             RawStyles::List(names) => names,
         };
-        names
-            .iter()
-            .map(|name| parse_style(name))
-            .collect::<Result<_, _>>()
-            .map(EnabledStyles::Only)
-            .map_err(serde::de::Error::custom)
+        names.iter().map(|name| parse_style(name)).collect::<Result<_, _>>().map(EnabledStyles::Only)
     }
 }
 

@@ -31,26 +31,28 @@ const EXAMPLE_ROLES: &str = "Researcher, Writer or Security Auditor";
 
 /// Section `swarm` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SwarmConfig {
-    /// Whether agents may delegate.
+    /// Whether agents have the tool `delegate`.
     pub enabled: bool,
-    /// Maximum depth: 1 means that sub-agents cannot delegate, 0 that no agent can.
+    /// Maximum depth of delegation; 1: only the lead delegates, 0: no agent does.
     pub max_depth: u32,
-    /// Maximum number of active sub-agents in a tree; 0 counts as 1.
+    /// Maximum concurrent sub-agents of `delegate`; 0 counts as 1.
     pub max_concurrent: u32,
-    /// Presets by role.
+    /// Role presets by name.
     pub roles: BTreeMap<String, SwarmRole>,
-    /// Prompt of roles without a preset, with the placeholder `{role}`.
+    /// System prompt of roles without a preset; {role} is replaced by the role.
     pub adhoc_prompt: Option<String>,
-    /// Retention of sub-agent sessions.
+    /// Retention of sub-agent sessions: as long as the root session (root), or only until it ends (none).
     pub keep: Retention,
-    /// Model of sub-agents, if it is not the parent's.
+    /// Default model of sub-agents, if it is not the parent's.
     pub model: Option<String>,
 }
 
 /// Retention of sub-agent sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Retention {
     /// Kept as long as their root.
@@ -62,25 +64,29 @@ pub enum Retention {
 
 /// Preset of a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SwarmRole {
-    /// System prompt; empty for the ad-hoc prompt.
+    /// System prompt of the role; by default `swarm.adhoc_prompt`.
     pub system_prompt: String,
-    /// Tools; empty for the caller's own.
+    /// Tools of the role; by default those that its parent can pass on.
     pub tools: Vec<String>,
-    /// Whether a call can only narrow the tools.
+    /// Whether a call may narrow the tools but not widen them.
     pub locked: bool,
-    /// Tools that the role may lend; its own if absent.
+    /// Tools that the role may pass on to its own sub-agents; by default its own.
     pub lend: Option<Vec<String>>,
-    /// Model, if it is not the parent's.
+    /// Model of the role, if it is not the parent's.
     pub model: Option<String>,
-    /// External agent that runs this role.
+    /// External agent that takes the role.
     pub acp: Option<String>,
-    /// Token budget of the role, children included.
+    /// Maximum tokens of the role, including its sub-agents.
     #[serde(deserialize_with = "amount::deserialize_tokens")]
+    #[cfg_attr(feature = "schemars", schemars(schema_with = "amount::tokens_schema"))]
     pub tokens: Option<u64>,
-    /// Budget of the role in nano-dollars; written in dollars in the config.
+    /// Maximum cost of the role in dollars, including its sub-agents.
+    // Stored in nano-dollars.
     #[serde(deserialize_with = "amount::deserialize_dollars", skip_serializing)]
+    #[cfg_attr(feature = "schemars", schemars(schema_with = "amount::dollars_schema"))]
     pub usd: Option<u64>,
 }
 

@@ -12,6 +12,7 @@ use crate::text::Text;
 
 /// Parameter beyond the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExtraParameter {
     /// Lets the caller continue while the child works.

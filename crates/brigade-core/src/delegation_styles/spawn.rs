@@ -24,18 +24,18 @@ const SYSTEM_PROMPT: &str = "You are a sub-agent with one task. Do it and check 
 
 /// Section `spawn` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SpawnConfig {
-    /// Maximum depth: at this depth both tools are absent.
+    /// Maximum depth; at this depth the tools are absent.
     pub max_depth: u32,
-    /// Turn limit of a sub-agent if its call has none.
+    /// Default maximum number of model calls of a sub-agent.
     pub default_max_turns: u32,
-    /// Server of the external agent for `subagent_delegate` if its call names none. `subagent_spawn` always runs a
-    /// local loop.
+    /// Default server of `subagent_delegate`, by its name in `acp.servers`. `subagent_spawn` always runs a local loop.
     pub server: Option<String>,
-    /// Agent of that server.
+    /// Default agent of that server.
     pub agent: Option<String>,
-    /// System prompt of a sub-agent if its call has none.
+    /// Default system prompt of `subagent_spawn`.
     pub system_prompt: Option<String>,
 }
 

@@ -41,15 +41,16 @@ work. You are then asked for a report, which is all that your caller sees.";
 
 /// Section `subagent` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SubagentConfig {
-    /// Number of levels, the root included.
+    /// Maximum depth, including the root.
     pub max_depth: u32,
-    /// Turn limit of a helper if its call has none.
+    /// Default maximum number of model calls of a sub-agent.
     pub default_max_turns: u32,
-    /// Maximum number of bytes of a report that the caller reads.
+    /// Maximum bytes of a report that the caller reads, at least 1.
     pub output_max_size: usize,
-    /// Retention of helper sessions.
+    /// Retention of sub-agent sessions: as long as the root session (root), or only until it ends (none).
     pub keep: Retention,
 }
 

@@ -23,8 +23,8 @@ use super::HttpEndpoint;
 use super::bounded_io::{MAX_MESSAGE_BYTES, MessageRate};
 use super::connect::sanitize;
 use brigade_base::Secret;
-use brigade_proxies::tls;
 use brigade_base::process::CloseReason;
+use brigade_proxies::tls;
 
 /// Timeout for connecting to a remote server.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

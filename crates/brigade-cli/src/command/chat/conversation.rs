@@ -15,10 +15,11 @@ use brigade_core::view::Activity;
 use brigade_core::{Event, Record, SessionId};
 
 use super::super::run::{TaskInput, has_model, new_task, selected_agent, start_error};
+use super::ChatArgs;
 use super::attach::{ComposedMessage, attach};
 use super::slash_output::{self, NO_SESSION};
 use crate::approval_prompt::GivenAnswer;
-use crate::args::{Chat, Flags, Global, OutputFormat};
+use crate::args::{Flags, Global, OutputFormat};
 use crate::error::CliError;
 use crate::follow::{Console, RunView, Signals};
 use crate::model_hints;
@@ -66,8 +67,8 @@ pub(super) enum Sent {
 
 impl Conversation {
     /// Opens a new conversation, or the one that the user names.
-    pub(super) async fn open(global: Global, chat: Chat) -> Result<Conversation, CliError> {
-        let Chat { last, resume, flags } = chat;
+    pub(super) async fn open(global: Global, chat: ChatArgs) -> Result<Conversation, CliError> {
+        let ChatArgs { last, resume, flags } = chat;
         let settings = match &resume {
             Some(_) => Settings::load_user_only(&global)?,
             None => Settings::load_for_run(&global, &flags)?,

@@ -85,7 +85,7 @@ const SOURCES: [Source; 8] = [
 ];
 
 /// Names of all tasks, in the order in which they run.
-pub(crate) fn task_names() -> [&'static str; SOURCES.len()] {
+pub(super) fn task_names() -> [&'static str; SOURCES.len()] {
     std::array::from_fn(|index| SOURCES[index].name)
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::args::{ExportFormat, SessionsExport};
+use super::args::{ExportFormat, SessionsExport};
 use crate::error::{CliError, without_temporary_path};
 
 /// Export format: from the flag, or from the file extension.

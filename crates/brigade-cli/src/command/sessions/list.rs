@@ -6,9 +6,9 @@ use brigade_core::{Event, Record, SessionId, Spent};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::args::{SessionState, SessionsList};
 use super::search::TextQuery;
 use super::table::{Column, table};
-use crate::args::{SessionState, SessionsList};
 use crate::clock;
 use crate::error::CliError;
 use crate::render::fit;

@@ -9,7 +9,8 @@ use serde_json::json;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 use url::Url;
 
-use crate::args::{Global, OutputFormat, ToolsAdd};
+use super::ToolsAdd;
+use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit, without_temporary_path};
 use crate::output;
 use crate::sanitize;

@@ -5,6 +5,7 @@ use brigade::provider::BUILT_IN_PROVIDERS;
 
 use super::super::did_you_mean::did_you_mean;
 use super::{Environment, Provider, Providers};
+use crate::error::CliError;
 
 /// Provider with its configuration.
 #[derive(Debug)]
@@ -60,14 +61,14 @@ impl Providers {
 
 impl ProviderInfo {
     /// Endpoint of the provider, with the key from the environment.
-    pub(crate) fn endpoint(&self, environment: &Environment) -> Result<Endpoint, String> {
+    pub(crate) fn endpoint(&self, environment: &Environment) -> Result<Endpoint, CliError> {
         let key = match &self.key {
             ApiKey::Set(variable) => environment.secret(variable),
             ApiKey::NotNeeded | ApiKey::Missing(_) => None,
         };
         Endpoint::new(&self.name, &self.base_url, key)
             .and_then(|endpoint| endpoint.with_proxies(&environment.proxies()))
-            .map_err(|error| error.to_string())
+            .map_err(CliError::usage)
     }
 }
 
