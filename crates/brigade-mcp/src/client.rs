@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use brigade_base::Secret;
 pub use brigade_base::process::StdioCommand;
-use brigade_proxies::Proxies;
+use brigade_http_client::Proxies;
 use brigade_tools::AnyTool;
 use oauth::LoginSettings;
 use server::Server;

@@ -15,7 +15,7 @@ mod search;
 
 use std::time::Duration;
 
-use brigade_proxies::Proxies;
+use brigade_http_client::Proxies;
 
 use super::Toolbox;
 

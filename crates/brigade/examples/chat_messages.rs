@@ -10,6 +10,7 @@ use std::io::Write;
 
 use brigade::model::script::Script;
 use brigade::{Brigade, Event, RunEvent, RunResult, SessionId};
+use brigade_http_client::tls;
 use serde_json::json;
 
 const SCRIPT: &str = r#"
@@ -37,7 +38,8 @@ pub(crate) async fn run_with_chat(webhook: &str) -> Result<RunResult, Box<dyn Er
     let folder = tempfile::tempdir()?;
     let brigade =
         Brigade::builder().custom_model("script", Script::parse(SCRIPT)?).workspace(folder.path()).build()?;
-    let chat = reqwest::Client::new();
+    // A client of your own needs a TLS provider: this one uses that of Brigade.
+    let chat = tls::client_builder().build()?;
     let mut names: HashMap<SessionId, String> = HashMap::new();
     let mut run = brigade.run("Check the project.");
     while let Some(event) = run.next().await {

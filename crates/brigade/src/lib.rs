@@ -86,7 +86,7 @@ pub mod model {
         feature = "openai",
         feature = "web"
     ))]
-    pub use brigade_proxies::Proxies;
+    pub use brigade_http_client::Proxies;
 }
 
 /// Storage of session logs. The store is also the message bus: a message to a session is an append to its log.

@@ -24,7 +24,7 @@ use super::bounded_io::{MAX_MESSAGE_BYTES, MessageRate};
 use super::connect::sanitize;
 use brigade_base::Secret;
 use brigade_base::process::CloseReason;
-use brigade_proxies::tls;
+use brigade_http_client::tls;
 
 /// Timeout for connecting to a remote server.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

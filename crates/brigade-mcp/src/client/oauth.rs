@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use super::connect::{self, sanitize};
 use super::{HttpEndpoint, http_errors};
 use brigade_base::Secret;
-use brigade_proxies::tls;
+use brigade_http_client::tls;
 use token_file::TokenFile;
 
 /// The client name that users see on the consent page.

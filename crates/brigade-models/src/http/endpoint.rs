@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_base::Secret;
-use brigade_proxies::{Proxies, is_local};
+use brigade_http_client::{Proxies, is_local};
 use http_body_util::Full;
 use hyper::Method;
 use hyper::Uri;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use brigade_base::task::{AbortOnDrop, spawn};
-use brigade_proxies::{Proxy, tls};
+use brigade_http_client::{Proxy, tls};
 use futures::future::poll_fn;
 use futures::task::AtomicWaker;
 use http_body_util::Full;

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use brigade_proxies::Proxy;
+use brigade_http_client::Proxy;
 use hyper::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
@@ -119,7 +119,7 @@ fn status(head: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use brigade_base::Secret;
-    use brigade_proxies::Proxies;
+    use brigade_http_client::Proxies;
     use url::Url;
 
     use super::*;

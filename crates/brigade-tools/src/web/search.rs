@@ -8,7 +8,7 @@ use brigade_base::Secret;
 use brigade_core::ToolOutput;
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
-use brigade_proxies::Proxies;
+use brigade_http_client::Proxies;
 use reqwest::header::{self, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder};
 use schemars::JsonSchema;

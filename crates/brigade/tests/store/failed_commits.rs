@@ -9,7 +9,7 @@ use brigade_core::Cursor;
 use futures::future::join_all;
 use rusqlite::Connection;
 
-use crate::support::*;
+use crate::store::support::*;
 
 /// Time of an append whose commit fails.
 const FAILING_TIME: u64 = 666;

@@ -1,7 +1,5 @@
 //! HTTP proxies for requests to providers, MCP servers and search engines.
 
-pub mod tls;
-
 use brigade_base::Secret;
 use hyper::Uri;
 use hyper::header::HeaderValue;
