@@ -18,6 +18,7 @@ mod list;
 #[cfg(feature = "openai")]
 pub mod openai;
 mod prices;
+pub mod provider;
 #[cfg(any(feature = "anthropic", feature = "openai"))]
 mod quirks;
 mod rate_limit;

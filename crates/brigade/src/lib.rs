@@ -61,7 +61,6 @@
 //! of one model API, it has the runtime, the in-memory store, the file tools and `shell`.
 
 mod builder;
-pub mod provider;
 
 /// Agent definitions and their sources.
 pub mod agents {
@@ -77,16 +76,10 @@ pub mod event_stream {
 /// Models: the `Model` trait, its requests and its streamed replies.
 pub mod model {
     pub use brigade_base::model::*;
-    #[cfg(any(feature = "anthropic", feature = "gemini", feature = "openai"))]
-    pub use brigade_models::*;
-    #[cfg(any(
-        feature = "anthropic",
-        feature = "gemini",
-        feature = "mcp",
-        feature = "openai",
-        feature = "web"
-    ))]
+    #[cfg(any(feature = "mcp", feature = "models", feature = "web"))]
     pub use brigade_http_client::Proxies;
+    #[cfg(feature = "models")]
+    pub use brigade_models::*;
 }
 
 /// Storage of session logs. The store is also the message bus: a message to a session is an append to its log.
@@ -133,6 +126,8 @@ pub use brigade_core::permission::{Mode, Permissions};
 pub use brigade_core::{Agent, Budget, Event, SessionId, Status, ToolOutput};
 #[cfg(feature = "mcp")]
 pub use brigade_mcp::client as mcp;
+#[cfg(feature = "models")]
+pub use brigade_models::provider::{self, Provider};
 pub use brigade_runtime::{
     ApprovalPolicy, DEFAULT_BUDGET, Detached, Limits, ModeOrigin, Observation, Observer, Observers,
     OpenSession, OpenSessions, ResultSchema, ResumeOptions, Run, RunError, RunResult, Runtime, SchemaError,
@@ -144,7 +139,6 @@ pub use event_stream::{RunEvent, RunEvents};
 pub use external::ExternalAgents;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 pub use model::{Model, Models};
-pub use provider::Provider;
 pub use schemars;
 pub use skills::Skills;
 pub use store::{Store, StoreError};

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use brigade_core::grant::InvalidBudget;
 use brigade_core::permission::RuleError;
 
-use crate::model::{EndpointError, UnknownModel};
+#[cfg(feature = "models")]
+use crate::model::EndpointError;
+use crate::model::UnknownModel;
 use crate::tool::FileError;
 
 /// Reason why a [`Brigade`](crate::Brigade) cannot be built.
@@ -31,6 +33,7 @@ pub enum BuildError {
     )]
     ProviderName(String),
     /// A provider cannot be used.
+    #[cfg(feature = "models")]
     #[error(transparent)]
     Provider(#[from] EndpointError),
     /// A fallback or the model of an agent is not known.

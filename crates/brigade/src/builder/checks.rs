@@ -12,8 +12,7 @@ use brigade_core::tool_names;
 use super::BuildError;
 use crate::agents::is_id;
 use crate::skills::SKILL;
-use crate::tool::{WebSearch, memory};
-use crate::{Models, Settings, Tool, Toolbox};
+use crate::{Models, Settings, Toolbox};
 
 /// Prefixes of the tools of MCP servers and external agents.
 const SERVER_PREFIXES: [&str; 2] = ["mcp__", "acp__"];
@@ -25,8 +24,11 @@ const CHILD_TOOLS: [&str; 3] = ["tell", "stop", "read_result"];
 /// built-in tools that may be disabled.
 pub fn known_tools(tools: &Toolbox) -> BTreeSet<&str> {
     let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-    known
-        .extend([MESSAGE_TOOL, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
+    known.extend([MESSAGE_TOOL, SKILL].iter().chain(&DELEGATION_TOOLS));
+    #[cfg(feature = "web")]
+    known.insert(<crate::tool::WebSearch as crate::Tool>::NAME);
+    #[cfg(feature = "memory")]
+    known.extend(crate::tool::memory::TOOLS);
     known
 }
 

@@ -1,6 +1,8 @@
 //! Options of a [`Brigade`].
 
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(feature = "models")]
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +12,11 @@ use brigade_core::grant::BudgetBuilder;
 use brigade_core::permission::{Mode, Permissions, Rule};
 
 use super::{Brigade, BuildError, checks};
+#[cfg(feature = "agent-files")]
 use crate::agents::AgentCatalog;
+#[cfg(feature = "models")]
 use crate::model::EndpointOverride;
+#[cfg(feature = "models")]
 use crate::provider::Provider;
 use crate::store::MemoryStore;
 use crate::tool::EditTool;
@@ -28,6 +33,7 @@ type SettingsChange = Box<dyn FnOnce(&mut Settings) + Send>;
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct BrigadeBuilder {
     model: Option<DefaultModel>,
+    #[cfg(feature = "models")]
     providers: Vec<Provider>,
     custom_models: Models,
     custom_names: BTreeSet<String>,
@@ -35,6 +41,7 @@ pub struct BrigadeBuilder {
     workspace: Option<PathBuf>,
     tools: Toolbox,
     agents: Vec<Agent>,
+    #[cfg(feature = "agent-files")]
     agent_folders: Vec<PathBuf>,
     budget: Option<BudgetBuilder>,
     callbacks: Option<SubagentCallbacks>,
@@ -48,6 +55,7 @@ pub struct BrigadeBuilder {
 enum DefaultModel {
     Named(String),
     /// A provider that names no model.
+    #[cfg(feature = "models")]
     Unnamed(String),
 }
 
@@ -55,6 +63,7 @@ enum DefaultModel {
 impl BrigadeBuilder {
     /// Sets the model of all agents that name no other, and adds its provider. Required, unless
     /// [`custom_model`](BrigadeBuilder::custom_model) sets one.
+    #[cfg(feature = "models")]
     pub fn model(mut self, provider: Provider) -> BrigadeBuilder {
         let unnamed = || DefaultModel::Unnamed(provider.provider_name().to_owned());
         self.model = Some(provider.model_name().map_or_else(unnamed, DefaultModel::Named));
@@ -62,6 +71,7 @@ impl BrigadeBuilder {
     }
 
     /// Adds a provider whose models agents and fallbacks can name, as `provider/model`.
+    #[cfg(feature = "models")]
     pub fn provider(mut self, provider: Provider) -> BrigadeBuilder {
         self.providers.push(provider);
         self
@@ -125,6 +135,7 @@ impl BrigadeBuilder {
 
     /// Adds the agents of the files beneath a directory. Files that cannot be used are skipped and reported by
     /// [`Brigade::agent_problems`]. If two directories define the same agent, the first one wins.
+    #[cfg(feature = "agent-files")]
     pub fn agents_from(mut self, directory: impl AsRef<Path>) -> BrigadeBuilder {
         self.agent_folders.push(directory.as_ref().to_path_buf());
         self
@@ -249,10 +260,14 @@ impl BrigadeBuilder {
         }
         let model = match self.model.take() {
             Some(DefaultModel::Named(name)) => name,
+            #[cfg(feature = "models")]
             Some(DefaultModel::Unnamed(provider)) => return Err(BuildError::NoModelName(provider)),
             None => return Err(BuildError::NoModel),
         };
-        let models = self.models()?;
+        #[cfg(feature = "models")]
+        let models = self.connect_providers()?;
+        #[cfg(not(feature = "models"))]
+        let models = std::mem::take(&mut self.custom_models);
         let mut settings = Settings::new(model, self.open_workspace()?);
         for tool in self.tools.iter() {
             settings.tools = settings.tools.with_any(tool.clone());
@@ -260,11 +275,18 @@ impl BrigadeBuilder {
         if let Some(budget) = self.budget {
             settings.budget = budget.build_with_defaults(DEFAULT_BUDGET)?;
         }
+        #[cfg(feature = "agent-files")]
         if let Some(missing) = self.agent_folders.iter().find(|folder| !folder.is_dir()) {
             return Err(BuildError::AgentFolder(missing.clone()));
         }
-        let (catalog, agent_problems) = AgentCatalog::from_folders(&self.agent_folders);
-        settings.agents = catalog;
+        #[cfg(feature = "agent-files")]
+        let agent_problems = {
+            let (catalog, problems) = AgentCatalog::from_folders(&self.agent_folders);
+            settings.agents = catalog;
+            problems
+        };
+        #[cfg(not(feature = "agent-files"))]
+        let agent_problems = Vec::new();
         settings.observers = self.observers;
         self.changes.into_iter().for_each(|change| change(&mut settings));
         for agent in self.agents {
@@ -289,7 +311,8 @@ impl BrigadeBuilder {
     }
 
     /// Connects the providers, so that an invalid address or key is found now.
-    fn models(&mut self) -> Result<Models, BuildError> {
+    #[cfg(feature = "models")]
+    fn connect_providers(&mut self) -> Result<Models, BuildError> {
         let mut connected: BTreeMap<String, (Provider, Arc<dyn Model>)> = BTreeMap::new();
         for provider in self.providers.drain(..) {
             let name = provider.provider_name().to_owned();

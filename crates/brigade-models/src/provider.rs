@@ -4,42 +4,58 @@
 //! environment, so the caller passes the key:
 //!
 //! ```
-//! use brigade::provider::{Anthropic, Ollama, OpenAiCompatible};
+//! # #[cfg(all(feature = "anthropic", feature = "openai"))] {
+//! use brigade_models::provider::{Anthropic, Ollama, OpenAiCompatible};
 //!
 //! let key = "sk-…";
 //! let claude = Anthropic::new(key).model("claude-sonnet-4-5").concurrency(8);
 //! let local = Ollama::new().model("qwen3");
 //! let gateway = OpenAiCompatible::new("https://llm.example.com/v1").key(key).model("large");
+//! # }
 //! ```
 
 mod built_in;
 
 use std::sync::Arc;
 
-use crate::Secret;
-use crate::model::anthropic::Anthropic as AnthropicModel;
-use crate::model::gemini::Gemini as GeminiModel;
-use crate::model::openai::OpenAi as OpenAiModel;
-use crate::model::responses::Responses as ResponsesModel;
-use crate::model::{
-    Api, Endpoint, EndpointError, EndpointOverride, Model, PriceList, Proxies, RateLimits, Timeouts,
-};
+use brigade_base::Secret;
+use brigade_base::model::{EndpointOverride, Model};
+use brigade_http_client::Proxies;
 
+#[cfg(feature = "anthropic")]
+use crate::anthropic::Anthropic as AnthropicModel;
+#[cfg(feature = "gemini")]
+use crate::gemini::Gemini as GeminiModel;
+#[cfg(feature = "openai")]
+use crate::openai::OpenAi as OpenAiModel;
+#[cfg(feature = "openai")]
+use crate::responses::Responses as ResponsesModel;
+use crate::{Api, Endpoint, EndpointError, PriceList, RateLimits, Timeouts};
+
+#[cfg(feature = "anthropic")]
+pub use built_in::Anthropic;
+#[cfg(feature = "gemini")]
+pub use built_in::Gemini;
+pub use built_in::{BUILT_IN_PROVIDERS, BuiltInProvider};
+#[cfg(feature = "openai")]
 pub use built_in::{
-    Anthropic, BUILT_IN_PROVIDERS, BuiltInProvider, DeepSeek, Gemini, Groq, LlamaCpp, LmStudio, Ollama,
-    OpenAi, OpenAiCompatible, OpenAiResponses, OpenRouter, Vllm,
+    DeepSeek, Groq, LlamaCpp, LmStudio, Ollama, OpenAi, OpenAiCompatible, OpenAiResponses, OpenRouter, Vllm,
 };
 
 /// API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProviderApi {
     /// Chat Completions of OpenAI, which most servers support.
+    #[cfg(feature = "openai")]
     ChatCompletions,
     /// Responses of OpenAI.
+    #[cfg(feature = "openai")]
     Responses,
     /// Messages of Anthropic.
+    #[cfg(feature = "anthropic")]
     Messages,
     /// Gemini of Google.
+    #[cfg(feature = "gemini")]
     Gemini,
 }
 
@@ -47,9 +63,13 @@ impl ProviderApi {
     /// Returns the common name of the API.
     pub fn name(self) -> &'static str {
         match self {
+            #[cfg(feature = "openai")]
             ProviderApi::ChatCompletions => "Chat Completions",
+            #[cfg(feature = "openai")]
             ProviderApi::Responses => "Responses",
+            #[cfg(feature = "anthropic")]
             ProviderApi::Messages => "Messages",
+            #[cfg(feature = "gemini")]
             ProviderApi::Gemini => "Gemini",
         }
     }
@@ -57,8 +77,11 @@ impl ProviderApi {
     /// Returns the API that lists the models of such a provider.
     pub fn listing(self) -> Api {
         match self {
+            #[cfg(feature = "openai")]
             ProviderApi::ChatCompletions | ProviderApi::Responses => Api::OpenAi,
+            #[cfg(feature = "anthropic")]
             ProviderApi::Messages => Api::Anthropic,
+            #[cfg(feature = "gemini")]
             ProviderApi::Gemini => Api::Gemini,
         }
     }
@@ -100,7 +123,7 @@ impl Provider {
         BUILT_IN_PROVIDERS.iter().find(|provider| provider.name == name).map(BuiltInProvider::provider)
     }
 
-    /// Sets the name. Two providers of one [`Brigade`](crate::Brigade) have different names.
+    /// Sets the name. Two providers of one runtime have different names.
     pub fn name(self, name: impl Into<String>) -> Provider {
         Provider { name: name.into(), ..self }
     }
@@ -159,12 +182,12 @@ impl Provider {
     }
 
     /// Returns the name for errors and registration.
-    pub(crate) fn provider_name(&self) -> &str {
+    pub fn provider_name(&self) -> &str {
         &self.name
     }
 
     /// Returns the full name of its model, `provider/model`, if it has one.
-    pub(crate) fn model_name(&self) -> Option<String> {
+    pub fn model_name(&self) -> Option<String> {
         let model = self.model.as_deref().filter(|model| !model.trim().is_empty())?;
         Some(format!("{}/{model}", self.name))
     }
@@ -187,13 +210,20 @@ impl Provider {
         let endpoint =
             Endpoint::with_limits(&self.name, base_url, key.clone(), self.rate_limits, self.timeouts)?;
         let endpoint = endpoint.with_proxies(&self.proxies)?.with_prices(self.prices.clone());
+        #[cfg(feature = "openai")]
         let is_openai = is_same_url(base_url, built_in::OPENAI.base_url);
         Ok(match self.api {
+            #[cfg(feature = "anthropic")]
             ProviderApi::Messages => Arc::new(AnthropicModel::new(endpoint)),
+            #[cfg(feature = "gemini")]
             ProviderApi::Gemini => Arc::new(GeminiModel::new(endpoint)),
+            #[cfg(feature = "openai")]
             ProviderApi::ChatCompletions if is_openai => Arc::new(OpenAiModel::new(endpoint)),
+            #[cfg(feature = "openai")]
             ProviderApi::ChatCompletions => Arc::new(OpenAiModel::compatible(endpoint)),
+            #[cfg(feature = "openai")]
             ProviderApi::Responses if is_openai => Arc::new(ResponsesModel::new(endpoint)),
+            #[cfg(feature = "openai")]
             ProviderApi::Responses => Arc::new(ResponsesModel::compatible(endpoint)),
         })
     }
@@ -203,7 +233,7 @@ fn is_same_url(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "anthropic", feature = "gemini", feature = "openai"))]
 mod tests {
     use super::*;
 
@@ -222,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_built_in_provider_can_be_created_and_has_a_price_or_none() {
-        for built_in in &BUILT_IN_PROVIDERS {
+        for built_in in BUILT_IN_PROVIDERS {
             let provider = Provider::built_in(built_in.name).unwrap();
             assert_eq!(provider.base_url, built_in.base_url);
             assert!(provider.key("sk-1").connect(&EndpointOverride::default()).is_ok(), "{}", built_in.name);
