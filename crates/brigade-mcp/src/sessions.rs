@@ -124,16 +124,17 @@ impl FoundSession {
 
     /// The outcome of the session, if it has ended.
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
-        self.events_of(&self.session).rev().find_map(|event| match event {
-            Event::Ended { outcome, .. } => Some(outcome),
-            _ => None,
-        })
+        self.outcome_of(&self.session)
     }
 
     /// The outcome of the root session, if it has ended.
     pub(crate) fn root_outcome(&self) -> Option<&Outcome> {
-        self.events_of(&self.root).rev().find_map(|event| match event {
-            Event::Ended { outcome, .. } => Some(outcome),
+        self.outcome_of(&self.root)
+    }
+
+    fn outcome_of(&self, session: &SessionId) -> Option<&Outcome> {
+        self.records.iter().rev().find_map(|record| match &record.event {
+            Event::Ended { outcome, .. } if record.session == *session => Some(outcome),
             _ => None,
         })
     }

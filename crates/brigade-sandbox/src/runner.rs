@@ -227,16 +227,15 @@ impl GuardProcess {
                 Ok(status) => GuardError::Died { tag, status },
                 Err(error) => error,
             },
-            ReportError::Silent => match self.force_kill().await {
-                Ok(()) => GuardError::Unresponsive { tag, limit: READY_TIMEOUT },
-                Err(error) => error,
-            },
-            ReportError::Malformed(detail) => match self.force_kill().await {
-                Ok(()) => GuardError::Protocol { tag, detail },
-                Err(error) => error,
-            },
+            ReportError::Silent => self.killed(GuardError::Unresponsive { tag, limit: READY_TIMEOUT }).await,
+            ReportError::Malformed(detail) => self.killed(GuardError::Protocol { tag, detail }).await,
             ReportError::Connection(source) => GuardError::Connection { tag, source },
         }
+    }
+
+    /// Kills all processes of the job for this reason.
+    async fn killed(mut self, reason: GuardError) -> GuardError {
+        self.force_kill().await.err().unwrap_or(reason)
     }
 
     /// Waits for the guard to exit. After its report, or with its pipe closed, it has nothing left to do.
@@ -253,13 +252,9 @@ impl GuardProcess {
     }
 
     /// Kills a guard that does not respond, perhaps because the command stopped it with a signal.
-    async fn kill_unresponsive(mut self, time_limit: Duration) -> GuardError {
-        match self.force_kill().await {
-            Ok(()) => {
-                GuardError::Unresponsive { tag: self.tag, limit: REPORT_TIMEOUT.saturating_add(time_limit) }
-            }
-            Err(error) => error,
-        }
+    async fn kill_unresponsive(self, time_limit: Duration) -> GuardError {
+        let (tag, limit) = (self.tag.clone(), REPORT_TIMEOUT.saturating_add(time_limit));
+        self.killed(GuardError::Unresponsive { tag, limit }).await
     }
 
     /// Kills the guard's descendants and then the guard. Reading the process table blocks the thread for

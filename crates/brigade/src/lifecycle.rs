@@ -274,32 +274,18 @@ impl SubagentCallbacks {
                     call(info);
                 }
             }
-            Lifecycle::StreamDelta { id, text } => {
-                if let Some(call) = &mut self.on_stream_delta {
-                    call(id, text);
-                }
-            }
-            Lifecycle::ToolCallStart { id, call: tool_call } => {
-                if let Some(call) = &mut self.on_tool_call_start {
-                    call(id, tool_call);
-                }
-            }
-            Lifecycle::ToolCallEnd { id, result } => {
-                if let Some(call) = &mut self.on_tool_call_end {
-                    call(id, result);
-                }
-            }
-            Lifecycle::Complete { id, result } => {
-                if let Some(call) = &mut self.on_complete {
-                    call(id, result);
-                }
-            }
-            Lifecycle::Error { id, error } => {
-                if let Some(call) = &mut self.on_error {
-                    call(id, error);
-                }
-            }
+            Lifecycle::StreamDelta { id, text } => notify(&mut self.on_stream_delta, id, text),
+            Lifecycle::ToolCallStart { id, call } => notify(&mut self.on_tool_call_start, id, call),
+            Lifecycle::ToolCallEnd { id, result } => notify(&mut self.on_tool_call_end, id, result),
+            Lifecycle::Complete { id, result } => notify(&mut self.on_complete, id, result),
+            Lifecycle::Error { id, error } => notify(&mut self.on_error, id, error),
         }
+    }
+}
+
+fn notify<T: ?Sized>(callback: &mut Option<Callback<T>>, id: &str, event: &T) {
+    if let Some(callback) = callback {
+        callback(id, event);
     }
 }
 

@@ -29,7 +29,6 @@ mod tool;
 mod tool_changes;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,18 +80,13 @@ pub struct HttpEndpoint {
 }
 
 /// A server, or one of its tools, that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("MCP server '{server}': {message}")]
 pub struct ServerProblem {
     /// The server's name in its configuration.
     pub server: String,
     /// The cause and the fix.
     pub message: String,
-}
-
-impl fmt::Display for ServerProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MCP server '{}': {}", self.server, self.message)
-    }
 }
 
 /// Connected servers. They end when this value and all of its tools are dropped.

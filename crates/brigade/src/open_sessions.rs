@@ -103,13 +103,13 @@ impl<T: Send + Sync + 'static> OpenSessions<T> {
     /// Opens a session that does not exist yet. Its first prompt starts it.
     pub fn open_new(&self, options: SessionOptions, data: T) -> Result<Arc<OpenSession<T>>, OpenError> {
         let session = options.runtime.new_session()?;
-        self.insert(OpenSession::new(session, options, data, self.weak()))
+        self.insert(OpenSession::new(session, None, options, data, self.weak()))
     }
 
     /// Opens a session that does not exist yet, for one prompt. It closes with that prompt.
     pub fn open_once(&self, options: SessionOptions, data: T) -> Result<PromptPermit<T>, OpenError> {
         let session = options.runtime.new_session()?;
-        let open = OpenSession::new(session, options, data, self.weak()).closing_with_prompt();
+        let open = OpenSession::new(session, None, options, data, self.weak()).closing_with_prompt();
         self.insert(open)?.begin_prompt()
     }
 
@@ -122,7 +122,7 @@ impl<T: Send + Sync + 'static> OpenSessions<T> {
     ) -> Result<Arc<OpenSession<T>>, OpenError> {
         let info = options.runtime.session_info(&session).await?;
         let info = info.ok_or_else(|| OpenError::Unknown(session.clone()))?;
-        self.insert(OpenSession::stored(session, &info, options, data, self.weak()))
+        self.insert(OpenSession::new(session, Some(&info), options, data, self.weak()))
     }
 
     fn weak(&self) -> Weak<Registry<T>> {

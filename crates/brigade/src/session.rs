@@ -55,17 +55,11 @@ const CANCELLED_BY_SUMMARY: &str = "the request for a summary";
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum DriverError {
     #[error(transparent)]
-    Store(StoreError),
+    Store(#[from] StoreError),
     #[error("{0}")]
     Config(String),
     #[error("a session stopped unexpectedly: {0}")]
     Bug(String),
-}
-
-impl From<StoreError> for DriverError {
-    fn from(error: StoreError) -> DriverError {
-        DriverError::Store(error)
-    }
 }
 
 /// Driver of one session. Its parts know nothing of each other.

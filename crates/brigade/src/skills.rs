@@ -5,7 +5,6 @@
 //! offered the skills through the tool `skill`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -47,18 +46,13 @@ pub struct Skill {
 }
 
 /// Problem with a skill or a folder of skills.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {cause}", path.display())]
 pub struct SkillProblem {
     /// Path of the file or folder.
     pub path: PathBuf,
     /// Description of the problem and its consequence.
     pub cause: String,
-}
-
-impl fmt::Display for SkillProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.cause)
-    }
 }
 
 impl Skills {

@@ -257,7 +257,9 @@ pub trait AnyTool: Send + Sync + 'static {
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput>;
 
     /// Plans the new content of a file; only called if the effect is [`Effect::Edit`].
-    fn plan(&self, arguments: Value, files: &Files) -> Result<EditPlan, ToolOutput>;
+    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
+        Err(ToolOutput::error(format!("`{}` does not edit files", self.spec().name)))
+    }
 }
 
 /// Tools of a runtime, by name.
@@ -404,15 +406,11 @@ fn shorten_schema(schema: &mut Value) {
 }
 
 fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Result<I, ToolOutput> {
-    drop_optional_nulls(&mut arguments, &spec.schema);
+    // A null counts as absent.
+    drop_nulls(&mut arguments, &spec.schema, |_| true);
     let name = &spec.name;
     serde_json::from_value(arguments)
         .map_err(|cause| ToolOutput::error(format!("Invalid arguments for {name}: {cause}")))
-}
-
-/// Removes optional arguments that are null, because null counts as absent.
-fn drop_optional_nulls(arguments: &mut Value, schema: &Value) {
-    drop_nulls(arguments, schema, |_| true);
 }
 
 /// Removes optional arguments that are null although the schema requires another type. Other null values stay,
@@ -468,10 +466,6 @@ impl<T: Tool> AnyTool for Erased<T> {
             Ok(input) => Box::pin(self.tool.run(input, context)),
             Err(output) => Box::pin(std::future::ready(output)),
         }
-    }
-
-    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("`{}` does not edit files", T::NAME)))
     }
 }
 

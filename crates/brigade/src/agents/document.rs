@@ -36,26 +36,19 @@ pub(super) struct Header<'a> {
 
 impl Document {
     pub(super) fn parse(head: Header<'_>, text: Syntax) -> Result<Document, DefinitionError> {
-        match text {
-            Syntax::Markdown => markdown(head),
-            Syntax::Yaml => {
-                Ok(Document { fields: fields(yaml::parse(&head.text)?, &head)?, ..Document::default() })
-            }
-            Syntax::Toml => {
-                let value: Value = toml::from_str(&head.text).map_err(|error| {
-                    let at = error.span().map(|span| line_at(&head.text, span.start));
-                    DefinitionError { line: at, cause: format!("is not valid TOML: {}", error.message()) }
-                })?;
-                Ok(Document { fields: fields(value, &head)?, ..Document::default() })
-            }
-            Syntax::Json => {
-                let value = json::parse(&head.text).map_err(|error| {
-                    let line = u32::try_from(error.line()).ok().filter(|line| *line > 0);
-                    DefinitionError { line, cause: format!("is not valid JSON: {error}") }
-                })?;
-                Ok(Document { fields: fields(value, &head)?, ..Document::default() })
-            }
-        }
+        let value: Value = match text {
+            Syntax::Markdown => return markdown(head),
+            Syntax::Yaml => yaml::parse(&head.text)?,
+            Syntax::Toml => toml::from_str(&head.text).map_err(|error| {
+                let at = error.span().map(|span| line_at(&head.text, span.start));
+                DefinitionError { line: at, cause: format!("is not valid TOML: {}", error.message()) }
+            })?,
+            Syntax::Json => json::parse(&head.text).map_err(|error| {
+                let line = u32::try_from(error.line()).ok().filter(|line| *line > 0);
+                DefinitionError { line, cause: format!("is not valid JSON: {error}") }
+            })?,
+        };
+        Ok(Document { fields: fields(value, &head)?, ..Document::default() })
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&Value> {

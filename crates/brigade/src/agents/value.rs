@@ -45,14 +45,17 @@ pub(super) fn small_count(value: &Value) -> Result<u32, String> {
     u32::try_from(count(value)?).map_err(|_| "is larger than 4294967295".to_owned())
 }
 
-/// Reads a number from 0 to 2.
-pub(super) fn temperature(value: &Value) -> Result<f64, String> {
-    let number = match value {
+fn number(value: &Value) -> Option<f64> {
+    match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
-    };
-    number
+    }
+}
+
+/// Reads a number from 0 to 2.
+pub(super) fn temperature(value: &Value) -> Result<f64, String> {
+    number(value)
         .filter(|number| (0.0..=2.0).contains(number))
         .ok_or_else(|| "must be a number from 0 to 2".to_owned())
 }
@@ -76,14 +79,9 @@ pub(super) fn duration(value: &Value) -> Result<u64, String> {
 
 /// Reads a possibly fractional number of minutes, in milliseconds.
 pub(super) fn minutes(value: &Value) -> Result<u64, String> {
-    let number = match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    };
     // A year is longer than any round, and every smaller number of milliseconds is exact.
-    let number = number.filter(|number| *number > 0.0 && *number <= 525_600.0);
-    number
+    number(value)
+        .filter(|number| *number > 0.0 && *number <= 525_600.0)
         .map(|number| (number * 60_000.0).ceil() as u64)
         .ok_or_else(|| "must be a number of minutes greater than 0, at most 525600".to_owned())
 }

@@ -16,7 +16,7 @@ use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::{StreamableHttpClient, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, Peer, RoleClient, ServiceError};
 
-use super::bounded_io::{BoundedReader, MAX_MESSAGE_BYTES};
+use super::bounded_io::BoundedReader;
 use super::call_timeout::ProgressListeners;
 use super::http::{self, HttpClient};
 use super::http_errors::LostRequest;
@@ -206,8 +206,7 @@ where
     let headers = http::headers(&endpoint.headers)?;
     let attempt = |lifecycle| {
         let config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.expose())
-            .custom_headers(headers.clone())
-            .max_sse_event_size(MAX_MESSAGE_BYTES);
+            .custom_headers(headers.clone());
         let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
         // An HTTP server has no standard error to read, so messages need no timestamps.
         let transport =

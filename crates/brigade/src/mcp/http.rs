@@ -190,11 +190,7 @@ fn is_of_type(response: &Response, kind: &str) -> bool {
 }
 
 /// Parses events, with limits on their size and number.
-fn events(
-    response: Response,
-    max_bytes: usize,
-    limits: ReceiveLimits,
-) -> BoxStream<'static, Result<Sse, SseError>> {
+fn events(response: Response, limits: ReceiveLimits) -> BoxStream<'static, Result<Sse, SseError>> {
     let start = (Some(response), SseEventSize::default());
     let bytes = futures::stream::unfold(start, move |(response, mut event)| {
         let limits = limits.clone();
@@ -204,8 +200,8 @@ fn events(
                 Ok(chunk) => chunk?,
                 Err(error) => return Some((Err(std::io::Error::other(error.without_url())), (None, event))),
             };
-            let within = match event.grow(&chunk) > max_bytes {
-                true => Err(format!("it sent a message larger than {} MiB", max_bytes.div_ceil(1 << 20))),
+            let within = match event.grow(&chunk) > MAX_MESSAGE_BYTES {
+                true => Err(format!("it sent a message larger than {} MiB", MAX_MESSAGE_BYTES >> 20)),
                 false => limits.count(std::mem::take(&mut event.ended)),
             };
             match within {
@@ -333,7 +329,6 @@ async fn read_refusal(
 async fn read_success(
     response: Response,
     message: &ClientJsonRpcMessage,
-    max_bytes: usize,
     limits: &ReceiveLimits,
 ) -> Result<StreamableHttpPostResponse, HttpFailure> {
     let awaits_answer = matches!(message, ClientJsonRpcMessage::Request(_));
@@ -344,12 +339,12 @@ async fn read_success(
     let session = response.headers().get(HEADER_SESSION_ID).and_then(|value| value.to_str().ok());
     let session = session.map(str::to_owned);
     if is_of_type(&response, EVENT_STREAM_MIME_TYPE) {
-        return Ok(StreamableHttpPostResponse::Sse(events(response, max_bytes, limits.clone()), session));
+        return Ok(StreamableHttpPostResponse::Sse(events(response, limits.clone()), session));
     }
     if !is_of_type(&response, JSON_MIME_TYPE) {
         return Err(wrong_type(&response));
     }
-    let body = body(response, max_bytes).await?;
+    let body = body(response, MAX_MESSAGE_BYTES).await?;
     match serde_json::from_slice(&body) {
         Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
         Err(_) if !awaits_answer => Ok(StreamableHttpPostResponse::Accepted),
@@ -368,24 +363,11 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpFailure> {
-        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, MAX_MESSAGE_BYTES)
-            .await
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        token: Option<String>,
-        headers: Headers,
-        max_bytes: usize,
-    ) -> Result<StreamableHttpPostResponse, HttpFailure> {
         let body = serde_json::to_vec(&message)?;
         let request = self.client.post(uri.as_ref()).header(CONTENT_TYPE, JSON_MIME_TYPE).body(body);
         let response = self.send(request, session.as_deref(), token, headers).await?;
         match response.status().is_success() {
-            true => read_success(response, &message, max_bytes, &self.limits).await,
+            true => read_success(response, &message, &self.limits).await,
             false => read_refusal(response, &message, session.is_some()).await,
         }
     }
@@ -412,19 +394,6 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpFailure> {
-        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, MAX_MESSAGE_BYTES)
-            .await
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session: Option<Arc<str>>,
-        last_event: Option<String>,
-        token: Option<String>,
-        headers: Headers,
-        max_bytes: usize,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpFailure> {
         let mut request = self.client.get(uri.as_ref());
         if let Some(last) = last_event {
             request = request.header(HEADER_LAST_EVENT_ID, last);
@@ -437,7 +406,7 @@ impl StreamableHttpClient for HttpClient {
             StatusCode::METHOD_NOT_ALLOWED => Err(HttpFailure::ServerDoesNotSupportSse),
             status if !status.is_success() => Err(status_error(&response)),
             _ if !is_of_type(&response, EVENT_STREAM_MIME_TYPE) => Err(wrong_type(&response)),
-            _ => Ok(events(response, max_bytes, self.limits.clone())),
+            _ => Ok(events(response, self.limits.clone())),
         }
     }
 }

@@ -117,14 +117,7 @@ fn describe(error: &(dyn Error + 'static)) -> String {
 
 /// Returns the failed exchange among the causes of an error.
 fn find_failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a HttpFailure> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(failure) = error.downcast_ref::<HttpFailure>() {
-            return Some(failure);
-        }
-        next = error.source();
-    }
-    None
+    causes(error).find_map(|error| error.downcast_ref())
 }
 
 fn describe_failure(failure: &HttpFailure) -> String {
@@ -158,12 +151,8 @@ fn transport_error(error: &reqwest::Error) -> String {
             CONNECT_TIMEOUT.as_secs()
         );
     }
-    let mut next: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = next {
-        if error.to_string() == "dns error" {
-            return format!("unknown host. {CHECK_URL}");
-        }
-        next = error.source();
+    if causes(error).any(|error| error.to_string() == "dns error") {
+        return format!("unknown host. {CHECK_URL}");
     }
     let cause = root_cause(error).to_string();
     let cause = sanitize(cause.split(" (os error").next().unwrap_or_default());
@@ -178,9 +167,12 @@ fn transport_error(error: &reqwest::Error) -> String {
 
 /// Returns the innermost cause, which is the most specific one.
 fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error
+    causes(error).last().unwrap_or(error)
+}
+
+/// Returns an error and its sources, outermost first.
+pub(super) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
 }

@@ -323,20 +323,13 @@ pub(super) enum AuthFailure {
 
 /// Returns the challenge in an error.
 pub(super) fn challenge(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(required) = error.downcast_ref::<AuthRequiredError>() {
-            return Some(required.www_authenticate_header.clone());
-        }
-        cause = error.source();
-    }
-    None
+    let required = http_errors::causes(error).find_map(|error| error.downcast_ref::<AuthRequiredError>());
+    required.map(|required| required.www_authenticate_header.clone())
 }
 
 /// Returns the authorization failure in an error.
 pub(super) fn auth_failure(error: &(dyn std::error::Error + 'static)) -> Option<AuthFailure> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
+    http_errors::causes(error).find_map(|error| {
         if let Some(narrow) = error.downcast_ref::<InsufficientScopeError>() {
             let scope = narrow.required_scope.as_deref().map(sanitize).filter(|scope| !scope.is_empty());
             return Some(AuthFailure::InsufficientScope(scope));
@@ -346,9 +339,8 @@ pub(super) fn auth_failure(error: &(dyn std::error::Error + 'static)) -> Option<
         {
             return Some(AuthFailure::LoginRequired);
         }
-        cause = error.source();
-    }
-    None
+        None
+    })
 }
 
 /// Message for the user about an authorization failure. Missing scopes are stored for the next login.

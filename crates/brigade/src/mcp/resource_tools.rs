@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::server::Server;
-use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
+use crate::tool::{AnyTool, ToolContext};
 
 /// A tool that reads a server's resources or prompts.
 pub(super) struct ResourceTool {
@@ -108,9 +108,5 @@ impl AnyTool for ResourceTool {
                 Box::pin(self.server.prompt(text("name"), prompt_arguments.unwrap_or_default(), context))
             }
         }
-    }
-
-    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("`{}` does not edit files", self.spec.name)))
     }
 }

@@ -11,7 +11,7 @@ use rmcp::model::Tool;
 use serde_json::Value;
 
 use super::server::Server;
-use crate::tool::{AnyTool, EditPlan, Files, ToolChange, ToolContext, drop_invalid_nulls};
+use crate::tool::{AnyTool, ToolChange, ToolContext, drop_invalid_nulls};
 
 /// A tool of a server.
 pub(super) struct ServerTool {
@@ -86,9 +86,5 @@ impl AnyTool for ServerTool {
             _ => serde_json::Map::new(),
         };
         Box::pin(self.server.call(&self.spec.name, &self.remote_name, arguments, context))
-    }
-
-    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("`{}` does not edit files", self.spec.name)))
     }
 }

@@ -73,49 +73,29 @@ struct SessionState {
 }
 
 impl<T: Send + Sync + 'static> OpenSession<T> {
+    /// Opens a session that is stored, or a new one.
     pub(super) fn new(
         session: SessionId,
+        stored: Option<&SessionInfo>,
         options: SessionOptions,
         data: T,
         registry: Weak<Registry<T>>,
     ) -> OpenSession<T> {
         let settings = options.runtime.settings();
-        let agent = options.agent.as_ref();
-        let max_mode = max_mode(agent.unwrap_or(&settings.lead).mode, options.remote_context.as_ref());
+        let (agent, remote_context) = match stored {
+            Some(info) => (info.agent.as_ref(), info.delegation.remote_context.as_deref()),
+            None => (options.agent.as_ref(), options.remote_context.as_ref()),
+        };
+        let lead = stored.is_none().then_some(&settings.lead);
+        let max_mode = max_mode(agent.or(lead).and_then(|agent| agent.mode), remote_context);
+        let mode = stored.and_then(SessionInfo::mode).unwrap_or(settings.permissions.mode).min(max_mode);
         let model = agent.and_then(|agent| agent.model.clone()).unwrap_or_else(|| settings.model.clone());
-        let own = (settings.permissions.mode.min(max_mode), model);
-        OpenSession::with(session, own, max_mode, None, options, data, registry)
-    }
-
-    pub(super) fn stored(
-        session: SessionId,
-        info: &SessionInfo,
-        options: SessionOptions,
-        data: T,
-        registry: Weak<Registry<T>>,
-    ) -> OpenSession<T> {
-        let settings = options.runtime.settings();
-        let agent_mode = info.agent.as_ref().and_then(|agent| agent.mode);
-        let max_mode = max_mode(agent_mode, info.delegation.remote_context.as_deref());
-        let mode = info.mode().unwrap_or(settings.permissions.mode).min(max_mode);
-        let own = (mode, info.model().unwrap_or(&settings.model).to_owned());
-        OpenSession::with(session, own, max_mode, Some(info.depth), options, data, registry)
-    }
-
-    fn with(
-        session: SessionId,
-        own: (Mode, String),
-        max_mode: Mode,
-        start_depth: Option<u32>,
-        options: SessionOptions,
-        data: T,
-        registry: Weak<Registry<T>>,
-    ) -> OpenSession<T> {
+        let start_depth = stored.map(|info| info.depth);
         OpenSession {
             session,
             data,
             max_mode,
-            own,
+            own: (mode, model),
             state: Mutex::new(SessionState { options, start_depth }),
             activity: watch::Sender::new(Activity::Idle),
             registry,

@@ -265,12 +265,8 @@ impl Driver {
             Err(DriverError::Bug(cause)) => {
                 // The child itself is counted when the loan is returned.
                 let own_agent = Resources { agents: 1, ..Resources::default() };
-                let spent = self
-                    .state()
-                    .loans()
-                    .get(&child)
-                    .map(|loan| loan.amount.minus(own_agent))
-                    .unwrap_or_default();
+                let loan = self.state().loans().get(&child);
+                let spent = loan.map(|loan| loan.amount.minus(own_agent)).unwrap_or_default();
                 let status = Status::Lost { cause };
                 RoundEnd { outcome: Outcome::new(status, ""), spent: Spent::unconfirmed(spent) }
             }

@@ -261,10 +261,7 @@ impl Driver {
                 self.answer_with(ToolDone { call, output, spent, seen });
             }
             Ok(now) if now == before && self.state().stop_reason().is_none() => {
-                match self.start(call, tool_call).await {
-                    Ok(work) => return Ok(work),
-                    Err(output) => self.answer(call, output),
-                }
+                return Ok(self.start_or_refuse(call, tool_call).await);
             }
             Ok(now) if now == before => {
                 self.answer(

@@ -73,23 +73,21 @@ impl Driver {
                     self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
                     return Ok(None);
                 }
-                match self.start(call, &tool_call).await {
-                    Ok(work) => Ok(work),
-                    Err(output) => {
-                        self.answer(call, output);
-                        Ok(None)
-                    }
-                }
+                Ok(self.start_or_refuse(call, &tool_call).await)
             }
         }
     }
 
+    /// Starts a call, or answers it with the reason why it is not started.
+    pub(super) async fn start_or_refuse(&mut self, call: CallId, tool_call: &ToolCall) -> Option<ReadyCall> {
+        self.start(call, tool_call).await.unwrap_or_else(|output| {
+            self.answer(call, output);
+            None
+        })
+    }
+
     /// Starts a new call. The driver itself carries out delegation and messages.
-    pub(super) async fn start(
-        &mut self,
-        call: CallId,
-        tool_call: &ToolCall,
-    ) -> Result<Option<ReadyCall>, ToolOutput> {
+    async fn start(&mut self, call: CallId, tool_call: &ToolCall) -> Result<Option<ReadyCall>, ToolOutput> {
         if DELEGATION_TOOLS.contains(&tool_call.name.as_str()) {
             return self.delegate(call, tool_call).await.map(|()| None);
         }
@@ -200,11 +198,7 @@ impl Driver {
         let unknown = |what: &str| ToolOutput::error(format!("interrupted, outcome unknown: {what}"));
         match effect {
             Effect::Pure | Effect::Keyed if self.state().stop_reason().is_none() => {
-                match self.start(call, tool_call).await {
-                    Ok(work) => return Ok(work),
-                    Err(output) => self.answer(call, output),
-                }
-                return Ok(None);
+                return Ok(self.start_or_refuse(call, tool_call).await);
             }
             Effect::Pure | Effect::Keyed => self.answer(call, unknown("the session was stopped")),
             Effect::Edit => return self.recover_edit(call, tool_call, before, after).await,

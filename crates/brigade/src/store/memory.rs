@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Session logs that are lost when the process ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MemoryStore {
     logs: Mutex<Logs>,
     followers: Followers,
@@ -41,20 +41,10 @@ struct Logs {
     now: u64,
 }
 
-impl Default for MemoryStore {
-    fn default() -> MemoryStore {
-        MemoryStore::new()
-    }
-}
-
 impl MemoryStore {
     /// Creates an empty store.
     pub fn new() -> MemoryStore {
-        MemoryStore {
-            logs: Mutex::default(),
-            followers: Followers::default(),
-            changes: watch::Sender::new(0),
-        }
+        MemoryStore::default()
     }
 
     fn logs(&self) -> MutexGuard<'_, Logs> {

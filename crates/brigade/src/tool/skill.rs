@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::files::{StopSignal, blocking, escape_controls};
-use super::{AnyTool, EditPlan, Files, ToolContext, parse_input};
+use super::{AnyTool, ToolContext, parse_input};
 use crate::skills::{SKILL, Skill, explain};
 
 /// Maximum length of a description in the offer, in characters.
@@ -113,10 +113,6 @@ impl AnyTool for SkillTool {
             })
             .await
         })
-    }
-
-    fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("`{SKILL}` does not edit files")))
     }
 }
 

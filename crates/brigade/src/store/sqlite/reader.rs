@@ -135,6 +135,18 @@ impl Snapshot<'_> {
         query().map_err(|error| self.explain(error))
     }
 
+    /// Returns everything that a query finds.
+    pub(super) fn query_all<T>(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let query =
+            || self.connection.prepare_cached(sql)?.query_map(parameters, read)?.collect::<Result<_, _>>();
+        query().map_err(|error| self.explain(error))
+    }
+
     /// Converts an SQLite failure to find a record into an error about its session.
     fn unreadable(
         &self,
@@ -219,13 +231,8 @@ impl Snapshot<'_> {
             ORDER BY pos";
         let below = SubtreeRange::of(root);
         let after = i64::try_from(after).unwrap_or(i64::MAX);
-        let query = || {
-            let mut statement = self.connection.prepare_cached(sql)?;
-            let parameters = params![after, root.as_str(), below.first, below.end];
-            let rows = statement.query_map(parameters, |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
-            rows.collect::<rusqlite::Result<Vec<_>>>()
-        };
-        let found = query().map_err(|error| self.explain(error))?;
+        let parameters = params![after, root.as_str(), below.first, below.end];
+        let found = self.query_all(sql, parameters, |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
         found.into_iter().map(|(session, pos)| Ok((self.id(&session)?, Cursor::new(pos)))).collect()
     }
 
@@ -299,12 +306,7 @@ impl Snapshot<'_> {
         let sql = "SELECT session FROM events WHERE outside = 2
             UNION SELECT root FROM leases WHERE last_run IS NOT NULL AND instr(root, '.') > 0
                 AND EXISTS (SELECT 1 FROM events WHERE session = root)";
-        let read = || {
-            let mut statement = self.connection.prepare_cached(sql)?;
-            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-            rows.collect::<rusqlite::Result<Vec<String>>>()
-        };
-        let ids = read().map_err(|error| self.explain(error))?;
+        let ids = self.query_all(sql, [], |row| row.get::<_, String>(0))?;
         ids.iter().map(|id| self.id(id)).collect()
     }
 

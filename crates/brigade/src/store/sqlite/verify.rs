@@ -42,13 +42,8 @@ impl Snapshot<'_> {
 
     fn row_positions(&self, root: &SessionId, sql: &str, first: Pos) -> Result<Vec<RowPosition>, StoreError> {
         let below = SubtreeRange::of(root);
-        let read = || {
-            let mut statement = self.connection.prepare_cached(sql)?;
-            let parameters = params![root.as_str(), below.first, below.end, first];
-            let rows = statement.query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<RowPosition>>>()
-        };
-        read().map_err(|error| self.explain(error))
+        let parameters = params![root.as_str(), below.first, below.end, first];
+        self.query_all(sql, parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
     /// Reports the first row that only one of the two has.

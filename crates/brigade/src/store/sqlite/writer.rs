@@ -27,24 +27,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 const MAX_COMMIT_TRIES: u32 = 60;
 
 /// Error of a job in a transaction.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     /// The transaction cannot continue.
-    Sql(rusqlite::Error),
+    #[error(transparent)]
+    Sql(#[from] rusqlite::Error),
     /// The job is refused and has written nothing. The transaction continues.
-    Refused(StoreError),
-}
-
-impl From<rusqlite::Error> for WriteError {
-    fn from(error: rusqlite::Error) -> WriteError {
-        WriteError::Sql(error)
-    }
-}
-
-impl From<StoreError> for WriteError {
-    fn from(error: StoreError) -> WriteError {
-        WriteError::Refused(error)
-    }
+    #[error(transparent)]
+    Refused(#[from] StoreError),
 }
 
 /// Job for the writer. It may run again if its transaction failed.
