@@ -218,7 +218,7 @@ impl Server {
             let found =
                 self.find(call.session().id().as_str(), &Visibility::All).await.map_err(lookup_error)?;
             call.detach();
-            return Ok(CallToolResponse::Task(CreateTaskResult::new(task::created(&found))));
+            return Ok(CallToolResponse::Task(CreateTaskResult::new(task::task(&found))));
         }
         let user = asks.then(|| context.peer.clone());
         self.follow(call, watch, user, &context).await.map(CallToolResponse::from)
@@ -274,7 +274,12 @@ impl Server {
     }
 
     async fn find(&self, id: &str, visibility: &Visibility) -> Result<FoundSession, LookupError> {
-        sessions::find(&self.inner.runtimes.non_interactive, &self.inner.calls, visibility, id).await
+        sessions::find(self.runtime(), &self.inner.calls, visibility, id).await
+    }
+
+    /// Runtime for requests that start nothing.
+    fn runtime(&self) -> &Runtime {
+        &self.inner.runtimes.non_interactive
     }
 }
 
@@ -407,7 +412,7 @@ impl ServerHandler for Server {
         if found.run_status == RunStatus::Ended {
             return Ok(());
         }
-        let cancelled = self.inner.runtimes.non_interactive.cancel(&found.root, CLIENT_ACTOR).await;
+        let cancelled = self.runtime().cancel(&found.root, CLIENT_ACTOR).await;
         cancelled.map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 }

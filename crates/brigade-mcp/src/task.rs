@@ -11,11 +11,6 @@ use crate::timestamp::iso8601;
 /// Suggested polling interval.
 const POLL_MS: u64 = 1000;
 
-/// A new task.
-pub(crate) fn created(found: &FoundSession) -> Task {
-    task(found)
-}
-
 /// A task with its result.
 pub(crate) fn detailed(found: &FoundSession) -> DetailedTask {
     let payload = match (found.run_status, found.root_outcome().map(|outcome| &outcome.status)) {
@@ -38,7 +33,8 @@ pub(crate) fn detailed(found: &FoundSession) -> DetailedTask {
     DetailedTask::new(task(found), payload)
 }
 
-fn task(found: &FoundSession) -> Task {
+/// The state of a call as a task.
+pub(crate) fn task(found: &FoundSession) -> Task {
     let (began, changed) = found.times();
     Task::new(found.root.as_str(), TaskStatus::Working, iso8601(began), iso8601(changed))
         .with_poll_interval_ms(POLL_MS)

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use brigade_core::event::{CallFault, VERSION};
+use brigade_core::event::CallFault;
 use brigade_core::message::Stop;
-use brigade_core::{Event, Purpose, Record, SessionId, Spent};
+use brigade_core::{Event, Purpose, SessionId, Spent};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::event_stream::RunEvent;
@@ -202,9 +202,7 @@ impl Observers {
         if self.is_empty() {
             return;
         }
-        for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
-            let (seq, pos) = (appended.first_seq + offset, appended.pos(offset));
-            let record = Record { session: session.clone(), seq, pos, at, v: VERSION, event };
+        for record in appended.records(session.clone(), at, events) {
             self.observe_event(&RunEvent::Record(Arc::new(record)));
         }
     }

@@ -31,7 +31,7 @@ use crate::session::Driver;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Lease, Owner, Store, StoreError, retry};
-use crate::tree::{Core, Overrides, Tree};
+use crate::tree::{Core, Overrides, Tree, add_restrictions};
 use imported::LastRound;
 pub use run::Run;
 use run::RunWork;
@@ -355,11 +355,7 @@ impl Runtime {
             authority.tools.retain(|tool| then.tools.contains(tool));
             authority.lend.retain(|tool| then.lend.contains(tool));
             // The current settings do not contain what the caller's definition denied.
-            let (now, then) = (&mut authority.permissions, &then.permissions);
-            for (rules, bound) in [(&mut now.deny, &then.deny), (&mut now.ask, &then.ask)] {
-                let options: Vec<_> = bound.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
-                rules.extend(options);
-            }
+            add_restrictions(&mut authority.permissions, &then.permissions);
         }
         let depth = remote::depth(&delegation);
         check_depth(depth, &authority)?;
@@ -449,15 +445,7 @@ impl Runtime {
     }
 
     async fn append_external_event(&self, session: &SessionId, event: Event) -> Result<(), RunError> {
-        let append = Append {
-            session: session.clone(),
-            expect: Expect::Exists,
-            events: Arc::new(vec![event]),
-            blobs: Vec::new(),
-            lease: None,
-            at: clock::now(),
-        };
-        retry::append(&*self.core.store, || append.clone()).await?;
+        retry::append_external(&*self.core.store, session, event).await?;
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade_core::event::VERSION;
 use brigade_core::{Cursor, Event, Hash, Record, SessionId, Status};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
@@ -90,6 +91,20 @@ impl Appended {
     /// Position of an event of the append, counted from 0.
     pub fn pos(&self, nth: u64) -> Cursor {
         Cursor::new(self.first_pos.number() + nth)
+    }
+
+    /// Returns the records of these events, which the append consists of.
+    pub(crate) fn records(
+        self,
+        session: SessionId,
+        at: u64,
+        events: Arc<Vec<Event>>,
+    ) -> impl Iterator<Item = Record> {
+        // The last holder takes the events without a copy.
+        Arc::unwrap_or_clone(events).into_iter().zip(0..).map(move |(event, nth)| {
+            let (seq, pos) = (self.first_seq + nth, self.pos(nth));
+            Record { session: session.clone(), seq, pos, at, v: VERSION, event }
+        })
     }
 }
 

@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::store::{Lease, Owner, Store, StoreError, retry};
 use crate::task::AbortOnDrop;
 use crate::writes::{EarlierWrites, Writes};
-pub(crate) use agent_resolution::{AgentResolution, Overrides};
+pub(crate) use agent_resolution::{AgentResolution, Overrides, add_restrictions};
 pub(crate) use history::TreeHistory;
 pub(crate) use leases::Leases;
 

@@ -37,9 +37,7 @@ impl Server {
         if let Some(id) = arguments.optional_text("session_id")? {
             return Ok(results::status(&self.find(id, visibility).await?));
         }
-        let newest =
-            sessions::newest(&self.inner.runtimes.non_interactive, &self.inner.calls, visibility, MAX_LISTED)
-                .await?;
+        let newest = sessions::newest(self.runtime(), &self.inner.calls, visibility, MAX_LISTED).await?;
         Ok(results::list(&newest))
     }
 
@@ -59,12 +57,8 @@ impl Server {
                 found.session
             ))),
             [session] => {
-                self.inner
-                    .runtimes
-                    .non_interactive
-                    .tell_as(visibility.speaker(), session, message)
-                    .await
-                    .map_err(start_error)?;
+                let told = self.runtime().tell_as(visibility.speaker(), session, message).await;
+                told.map_err(start_error)?;
                 Ok(results::done(format!("Sent to {session}. The agent reads it before its next turn.")))
             }
             several => {
@@ -86,12 +80,7 @@ impl Server {
         if found.run_status == RunStatus::Ended || found.is_over(&found.session) {
             return Ok(results::done(format!("{} has already ended.", found.session)));
         }
-        self.inner
-            .runtimes
-            .non_interactive
-            .cancel(&found.session, CLIENT_ACTOR)
-            .await
-            .map_err(start_error)?;
+        self.runtime().cancel(&found.session, CLIENT_ACTOR).await.map_err(start_error)?;
         Ok(results::done(match found.run_status {
             RunStatus::Interrupted => {
                 format!("{} is not running. It will be cancelled when it is resumed.", found.session)

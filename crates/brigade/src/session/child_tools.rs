@@ -11,8 +11,7 @@ use brigade_core::{CallId, Event, SessionId, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
 
 use super::Driver;
-use crate::clock;
-use crate::store::{Append, Expect, retry};
+use crate::store::retry;
 
 const TELL: &str = "tell";
 const STOP: &str = "stop";
@@ -95,15 +94,8 @@ impl Driver {
 
     async fn tell_child(&self, id: &str, text: &str) -> Result<ToolOutput, ToolOutput> {
         let child = self.running_child(id)?;
-        let append = Append {
-            session: child.clone(),
-            expect: Expect::Exists,
-            events: Arc::new(vec![Event::Heard { from: Speaker::Parent, text: text.into() }]),
-            blobs: Vec::new(),
-            lease: None,
-            at: clock::now(),
-        };
-        let appended = retry::append(self.tree.store(), || append.clone()).await;
+        let heard = Event::Heard { from: Speaker::Parent, text: text.into() };
+        let appended = retry::append_external(self.tree.store(), &child, heard).await;
         appended.map_err(|error| ToolOutput::error(format!("cannot send the message: {error}")))?;
         self.tree.notify([&child]);
         Ok(ToolOutput::ok("Sent. The sub-agent reads it before its next turn."))

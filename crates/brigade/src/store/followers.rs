@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use brigade_core::event::VERSION;
 use brigade_core::{Event, Record, SessionId};
 use futures::task::AtomicWaker;
 
@@ -118,12 +117,7 @@ pub(crate) struct CommittedAppend {
 
 impl CommittedAppend {
     pub(crate) fn into_records(self) -> impl Iterator<Item = Record> {
-        let CommittedAppend { session, appended, at, events } = self;
-        // The last holder takes the events without a copy.
-        Arc::unwrap_or_clone(events).into_iter().zip(0..).map(move |(event, nth)| {
-            let (seq, pos) = (appended.first_seq + nth, appended.pos(nth));
-            Record { session: session.clone(), seq, pos, at, v: VERSION, event }
-        })
+        self.appended.records(self.session, self.at, self.events)
     }
 }
 

@@ -1,11 +1,14 @@
 //! Retries of operations on a store that cannot be reached for a moment, and appends with an unknown outcome.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use brigade_core::{Event, SessionId};
 use tokio::time::Instant;
 
 use super::owner::REMOTE_OWNER_TIMEOUT_MS;
 use super::{Append, Appended, Expect, Store, StoreError};
+use crate::clock;
 use crate::jitter::jitter;
 
 /// Time for which an operation is retried. Half the life of a lease: if the lease was renewed shortly before, the
@@ -26,6 +29,23 @@ pub(crate) async fn append(store: &dyn Store, make: impl Fn() -> Append) -> Resu
         }
         result => result,
     }
+}
+
+/// Appends an external event now, with retries.
+pub(crate) async fn append_external(
+    store: &dyn Store,
+    session: &SessionId,
+    event: Event,
+) -> Result<Appended, StoreError> {
+    let append_event = Append {
+        session: session.clone(),
+        expect: Expect::Exists,
+        events: Arc::new(vec![event]),
+        blobs: Vec::new(),
+        lease: None,
+        at: clock::now(),
+    };
+    append(store, || append_event.clone()).await
 }
 
 /// Runs an operation that changes nothing or may run twice. Retries while the store cannot be reached.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use brigade_core::delegation::{Delegation, Environment};
 use brigade_core::delegation_styles::{Caller, MESSAGE_TOOL, PASSTHROUGH_PREFIX, guidance, looks_like};
 use brigade_core::grant::{Access, Authority};
-use brigade_core::permission::Mode;
+use brigade_core::permission::{Mode, Permissions};
 use brigade_core::state::CostModel;
 use brigade_core::{Agent, Backend, Hash, Price, ToolSpec};
 
@@ -282,16 +282,7 @@ impl AgentResolution {
         let definition: Agent = self.definition(agent).await?;
         let mut allowed: Authority = self.definition(authority).await?;
         // Rules added since then also apply to a resumed round.
-        let now = &self.settings().permissions;
-        for (rules, added) in
-            [(&mut allowed.permissions.deny, &now.deny), (&mut allowed.permissions.ask, &now.ask)]
-        {
-            for rule in added {
-                if !rules.contains(rule) {
-                    rules.push(rule.clone());
-                }
-            }
-        }
+        add_restrictions(&mut allowed.permissions, &self.settings().permissions);
         if let Some(mode) = self.overrides.mode {
             allowed.permissions = allowed.permissions.narrowed_to(mode);
         }
@@ -310,5 +301,16 @@ impl AgentResolution {
         let body = self.core.store.blob(hash).await.map_err(DriverError::Store)?;
         let body = body.ok_or_else(|| broken("it is missing from the store".to_owned()))?;
         serde_json::from_str(&body).map_err(|cause| broken(cause.to_string()))
+    }
+}
+
+/// Adds the `deny` and `ask` rules of other permissions.
+pub(crate) fn add_restrictions(permissions: &mut Permissions, others: &Permissions) {
+    for (rules, added) in [(&mut permissions.deny, &others.deny), (&mut permissions.ask, &others.ask)] {
+        for rule in added {
+            if !rules.contains(rule) {
+                rules.push(rule.clone());
+            }
+        }
     }
 }

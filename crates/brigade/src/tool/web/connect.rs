@@ -24,10 +24,13 @@ pub(super) async fn get(address: &WebUrl, settings: &WebSettings) -> Result<Resp
         .map_err(|error| FetchFailure::ClientSetup(error.to_string()))??;
     let request = client.get(address.url().clone());
     let request = request.header(header::ACCEPT, ACCEPT).header(header::ACCEPT_ENCODING, "gzip");
-    request.send().await.map_err(|error| match error.is_connect() {
-        true => FetchFailure::Connection(root_cause(&error)),
-        false => FetchFailure::BrokenResponse(root_cause(&error)),
-    })
+    request.send().await.map_err(|error| send_failure(&error))
+}
+
+/// Failure of a request without a response.
+pub(super) fn send_failure(error: &reqwest::Error) -> FetchFailure {
+    let cause = root_cause(error);
+    if error.is_connect() { FetchFailure::Connection(cause) } else { FetchFailure::BrokenResponse(cause) }
 }
 
 /// Name resolution of a client.

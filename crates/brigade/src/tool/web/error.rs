@@ -92,6 +92,13 @@ pub(super) enum FetchFailure {
     ClientSetup(String),
 }
 
+impl FetchFailure {
+    pub(super) fn status(status: reqwest::StatusCode) -> FetchFailure {
+        let reason = status.canonical_reason().map(|reason| format!(" {reason}"));
+        FetchFailure::Status { code: status.as_u16(), reason: reason.unwrap_or_default() }
+    }
+}
+
 pub(super) fn seconds(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         format!("{} s", time.as_secs())

@@ -120,8 +120,7 @@ impl WebFetch {
     async fn read(&self, response: Response, address: &WebUrl) -> Result<Fetched, FetchFailure> {
         let status = response.status();
         if !status.is_success() {
-            let reason = status.canonical_reason().map(|reason| format!(" {reason}"));
-            return Err(FetchFailure::Status { code: status.as_u16(), reason: reason.unwrap_or_default() });
+            return Err(FetchFailure::status(status));
         }
         let content_type = body::content_type(&response);
         let format = body::content_format(&content_type)?;

@@ -16,7 +16,7 @@ use url::Url;
 
 use super::super::{Tool, ToolContext};
 use super::connect::Resolver;
-use super::error::{FetchFailure, WebError, root_cause, seconds};
+use super::error::{FetchFailure, WebError, seconds};
 use super::{WebSettings, body, connect, html};
 use crate::model::Proxies;
 use crate::secret::Secret;
@@ -185,10 +185,9 @@ impl WebSearch {
         let request =
             request.header(header::ACCEPT, "application/json").header(header::ACCEPT_ENCODING, "gzip");
         // The URL is left out of the error, because it contains the query.
-        let response = request.send().await.map_err(|error| match error.is_connect() {
-            true => SearchFailure::Web(FetchFailure::Connection(root_cause(&error.without_url()))),
-            false => SearchFailure::Web(FetchFailure::BrokenResponse(root_cause(&error.without_url()))),
-        })?;
+        let response = request.send().await;
+        let response =
+            response.map_err(|error| SearchFailure::Web(connect::send_failure(&error.without_url())))?;
         let status = response.status();
         match (status.as_u16(), &self.search.engine) {
             (200..=299, _) => {}
@@ -196,10 +195,7 @@ impl WebSearch {
                 return Err(SearchFailure::InvalidKey);
             }
             (403, Engine::SearXng) => return Err(SearchFailure::InvalidResponse),
-            (code, _) => {
-                let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
-                return Err(SearchFailure::Web(FetchFailure::Status { code, reason }));
-            }
+            _ => return Err(SearchFailure::Web(FetchFailure::status(status))),
         }
         let body = body::read(response, self.max_bytes).await.map_err(SearchFailure::Web)?;
         let answer: Value =
