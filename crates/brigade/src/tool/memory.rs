@@ -181,12 +181,10 @@ struct MemorySearch(Memory);
 #[serde(deny_unknown_fields)]
 struct PutInput {
     /// Name; replaces an entry with this name
-    #[serde(default)]
     key: Option<String>,
     /// At most 64 KiB
     text: String,
     /// Extra search words
-    #[serde(default)]
     tags: Option<Vec<String>>,
 }
 
@@ -205,7 +203,6 @@ struct SearchInput {
     /// Search words
     query: String,
     /// 1 to 20 (default 5)
-    #[serde(default)]
     limit: Option<u32>,
 }
 

@@ -29,10 +29,8 @@ pub struct ReadFileInput {
     /// Relative to the workspace
     path: String,
     /// First line, from 1
-    #[serde(default)]
     offset: Option<u64>,
     /// Number of lines
-    #[serde(default)]
     limit: Option<u64>,
 }
 

@@ -45,7 +45,6 @@ pub struct GrepInput {
     #[serde(default = "workspace_itself")]
     path: String,
     /// File filter, e.g. `*.rs`
-    #[serde(default)]
     glob: Option<String>,
     /// Ignore case
     #[serde(default)]

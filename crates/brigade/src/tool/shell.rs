@@ -25,7 +25,6 @@ pub struct ShellInput {
     /// For /bin/sh
     command: String,
     /// Time limit; at most the default
-    #[serde(default)]
     timeout_seconds: Option<u64>,
 }
 

@@ -35,7 +35,6 @@ pub(crate) struct SkillTool {
 #[serde(deny_unknown_fields)]
 struct Input {
     name: String,
-    #[serde(default)]
     file: Option<String>,
 }
 

@@ -32,7 +32,6 @@ enum StreamEvent {
     MessageDelta {
         #[serde(default)]
         delta: MessageDelta,
-        #[serde(default)]
         usage: Option<UsageCounts>,
     },
     MessageStop,
@@ -46,13 +45,11 @@ enum StreamEvent {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct StartedMessage {
     usage: Option<UsageCounts>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct MessageDelta {
     stop_reason: Option<String>,
 }
@@ -74,7 +71,6 @@ enum Delta {
 
 /// Token counts. Each may be absent, and none decreases: some servers end with zeros.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(default)]
 struct UsageCounts {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,

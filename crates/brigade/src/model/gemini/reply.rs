@@ -37,7 +37,6 @@ struct Candidate {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Content {
     parts: Option<Vec<Part>>,
 }
@@ -52,7 +51,6 @@ struct Part {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Call {
     id: Option<String>,
     name: Option<String>,

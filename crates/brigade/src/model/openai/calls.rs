@@ -12,21 +12,18 @@ use super::super::http::ChunkBuffer;
 /// A fragment of a call.
 #[derive(Debug, Deserialize)]
 pub(super) struct CallFragment<'a> {
-    #[serde(default)]
     index: Option<u64>,
-    #[serde(default)]
     id: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     function: Option<Function<'a>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Function<'a> {
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 

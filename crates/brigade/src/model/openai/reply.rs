@@ -22,20 +22,19 @@ use super::thought::{self, OpaqueBlock, Thought};
 
 #[derive(Debug, Deserialize)]
 struct StreamEvent<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     choices: Option<Choices<'a>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     usage: Option<&'a RawValue>,
     /// Groq's usage and errors.
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     x_groq: Option<&'a RawValue>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 /// Groq-specific fields.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct GroqExtra<'a> {
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
@@ -45,29 +44,25 @@ struct GroqExtra<'a> {
 
 #[derive(Debug, Deserialize)]
 struct Choice<'a> {
-    #[serde(default)]
     index: Option<u64>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     delta: Option<Delta<'a>>,
-    #[serde(default)]
     finish_reason: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Delta<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     content: Option<Content<'a>>,
-    #[serde(default)]
     refusal: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     reasoning_content: Option<&'a RawValue>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
-    #[serde(default)]
     reasoning_details: Option<Vec<Value>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     tool_calls: Option<Vec<CallFragment<'a>>>,
 }
 
@@ -317,7 +312,6 @@ fn value(raw: &RawValue) -> Value {
 
 /// Reported token counts. A count that is not a number is ignored, and the others remain valid.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct UsageCounts<'a> {
     #[serde(borrow)]
     prompt_tokens: Option<&'a RawValue>,
@@ -332,7 +326,6 @@ struct UsageCounts<'a> {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct Details<'a> {
     #[serde(borrow)]
     cached_tokens: Option<&'a RawValue>,

@@ -39,10 +39,8 @@ pub struct WebFetchInput {
     #[schemars(with = "String")]
     url: WebUrl,
     /// First byte
-    #[serde(default)]
     offset: Option<u64>,
     /// Bytes (default 65536, maximum 262144)
-    #[serde(default)]
     limit: Option<u64>,
 }
 

@@ -104,7 +104,6 @@ pub struct WebSearchInput {
     /// Search words
     query: String,
     /// 1 to 20 (default 8)
-    #[serde(default)]
     count: Option<u64>,
 }
 
