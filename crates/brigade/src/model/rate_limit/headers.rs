@@ -15,36 +15,14 @@ const MIN_UNIX_MILLIS: f64 = 1e12;
 /// Substring of every header name below.
 const HEADER_MARKER: &str = "ratelimit";
 
-/// Header names for limit, remaining and reset, in order of precedence.
-type HeaderNames = [&'static str; 3];
-
-const REQUEST_HEADERS: [HeaderNames; 4] = [
-    [
-        "anthropic-ratelimit-requests-limit",
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-    ],
-    ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"],
-    ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"],
-    ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
-];
-const TOKEN_HEADERS: [HeaderNames; 4] = [
-    [
-        "anthropic-ratelimit-tokens-limit",
-        "anthropic-ratelimit-tokens-remaining",
-        "anthropic-ratelimit-tokens-reset",
-    ],
-    [
-        "anthropic-ratelimit-input-tokens-limit",
-        "anthropic-ratelimit-input-tokens-remaining",
-        "anthropic-ratelimit-input-tokens-reset",
-    ],
-    [
-        "anthropic-ratelimit-output-tokens-limit",
-        "anthropic-ratelimit-output-tokens-remaining",
-        "anthropic-ratelimit-output-tokens-reset",
-    ],
-    ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
+/// Header names in order of precedence. `*` stands for `limit`, `remaining` and `reset`.
+const REQUEST_HEADERS: [&str; 4] =
+    ["anthropic-ratelimit-requests-*", "x-ratelimit-*-requests", "x-ratelimit-*", "ratelimit-*"];
+const TOKEN_HEADERS: [&str; 4] = [
+    "anthropic-ratelimit-tokens-*",
+    "anthropic-ratelimit-input-tokens-*",
+    "anthropic-ratelimit-output-tokens-*",
+    "x-ratelimit-*-tokens",
 ];
 
 /// Rate-limit information from the headers of a reply.
@@ -100,11 +78,14 @@ fn retry_after(headers: &HeaderMap, now: i64) -> Option<Duration> {
 }
 
 /// Returns the quota with the least remaining, out of several for the same resource.
-fn tightest(headers: &HeaderMap, names: &[HeaderNames], now: i64) -> QuotaStatus {
-    let read = |[limit, remaining, reset]: &HeaderNames| QuotaStatus {
-        limit: header_text(headers, limit).and_then(parse_count),
-        remaining: header_text(headers, remaining).and_then(parse_count),
-        reset: header_text(headers, reset).and_then(|text| parse_reset(text, now)),
+fn tightest(headers: &HeaderMap, names: &[&str], now: i64) -> QuotaStatus {
+    let read = |name: &&str| {
+        let text = |value: &str| header_text(headers, &name.replace('*', value));
+        QuotaStatus {
+            limit: text("limit").and_then(parse_count),
+            remaining: text("remaining").and_then(parse_count),
+            reset: text("reset").and_then(|text| parse_reset(text, now)),
+        }
     };
     let reported = names.iter().map(read).filter(|allowance| *allowance != QuotaStatus::default());
     // A limit of 0 means no limit. Any other quota takes precedence.
