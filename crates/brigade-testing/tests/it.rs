@@ -1,5 +1,7 @@
 //! The helpers, used as another crate would.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::time::{Duration, Instant};
 
 use brigade::core::{Message, Purpose, SessionId, Usage};
