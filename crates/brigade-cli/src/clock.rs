@@ -1,9 +1,10 @@
 //! Current time, for ages and elapsed times.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::civil::{Date, date};
+use tokio::time::{Interval, MissedTickBehavior};
 
 const EPOCH: Date = date(1970, 1, 1);
 
@@ -19,6 +20,13 @@ pub(crate) fn now() -> u64 {
 pub(crate) fn format_utc(moment: u64) -> String {
     let time = i64::try_from(moment).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
     time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// Ticks at an interval. Ticks that were missed are skipped.
+pub(crate) fn ticks(interval: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
 }
 
 /// Start of a day such as `2026-11-16`, in UTC milliseconds.

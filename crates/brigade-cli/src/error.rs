@@ -1,6 +1,7 @@
 //! Exit codes, and errors with their exit codes.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use anyhow::anyhow;
 use brigade::store::ImportError;
@@ -106,6 +107,11 @@ pub(crate) fn without_temporary_path(error: &std::io::Error) -> String {
     let text = error.to_string();
     // The crate `tempfile` appends the path to the error of the system.
     text.rsplit_once(" at path \"").map(|(cause, _)| cause.to_owned()).unwrap_or(text)
+}
+
+/// Failure to write a file through a temporary one.
+pub(crate) fn unwritable(file: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(format!("cannot write {}: {}", file.display(), without_temporary_path(error)))
 }
 
 impl Display for CliError {

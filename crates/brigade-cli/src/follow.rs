@@ -10,11 +10,11 @@ use brigade_core::event::CallFault;
 use brigade_core::view::Tree;
 use brigade_core::{CallId, Cursor, Event, Grant, Record, SessionId, Text, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::MissedTickBehavior;
 
 use crate::approval_prompt::RunAction;
 use crate::args::{Flags, Global};
 use crate::attention::Attention;
+use crate::clock;
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::progress::Progress;
@@ -333,8 +333,7 @@ pub(crate) async fn follow(
     let root = run.session().clone();
     let mut events = run.take_events_after(view.cursor);
     show_queued(&mut events, &mut view, progress)?;
-    let mut ticks = tokio::time::interval(DRAW_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut ticks = clock::ticks(DRAW_INTERVAL);
     let mut cancel_state = CancelState::NotRequested;
     let mut listener = progress.prompt_input(runtime.settings());
     listener.look(&view, progress)?;

@@ -15,7 +15,6 @@ mod titles;
 
 use crate::agent::{Agent, Backend};
 use crate::delegation::{Delegation, DelegationStyle, Outcome};
-use crate::grant::AuthorityRequest;
 use crate::message::{ToolOutput, ToolSpec};
 use child_model::provider;
 pub use child_model::{PASSTHROUGH_PREFIX, resolve_model};
@@ -25,7 +24,7 @@ pub use extra_parameters::ExtraParameter;
 pub use guidance::guidance;
 pub use results::failure_cause;
 use spawn::SpawnConfig;
-pub use style::{Caller, ChildResult, DelegationPlan, ParallelTool, Style, StyleInfo};
+pub use style::{Caller, ChildResult, ChildSpec, DelegationPlan, ParallelTool, Style, StyleInfo};
 use subagent::SubagentConfig;
 pub use titles::looks_like;
 
@@ -179,7 +178,7 @@ impl DelegationStyles {
         delegation: &Delegation,
         caller: &Caller<'_>,
         definition: Option<Agent>,
-    ) -> (Agent, AuthorityRequest) {
+    ) -> ChildSpec {
         let style = self.of(delegation);
         let (mut agent, mut request) = style.child(delegation, caller, definition);
         let info = style.info();

@@ -96,9 +96,12 @@ impl Node {
     pub fn key(&self) -> String {
         key(self.style, self.number, &self.session)
     }
-}
 
-impl Node {
+    /// Whether the last round has ended.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.activity, Activity::Ended(_))
+    }
+
     /// Returns the metadata of style B, for a helper that has ended.
     pub fn metadata(&self) -> Option<BTreeMap<&'static str, String>> {
         let Activity::Ended(outcome) = &self.activity else { return None };

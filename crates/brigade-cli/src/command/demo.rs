@@ -12,9 +12,9 @@ use brigade::{Follow, RunEvent, Store};
 use brigade_core::view::{Activity, Node};
 use brigade_core::{Outcome, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::MissedTickBehavior;
 
 use crate::args::{Demo, Global, OutputFormat};
+use crate::clock;
 use crate::error::{CliError, Exit};
 use crate::follow::{DRAW_INTERVAL, RunView, Signals, on_event};
 use crate::output;
@@ -218,8 +218,7 @@ impl Observer<'_> {
 
     /// Follows the tree until the worker exits or the point is reached.
     async fn follow(&mut self, worker: &mut Worker, stop_at: StopAt) -> Result<(), CliError> {
-        let mut ticks = tokio::time::interval(DRAW_INTERVAL / 2);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut ticks = clock::ticks(DRAW_INTERVAL / 2);
         let mut reached: Option<Instant> = None;
         let mut events = Follow::new(self.store.clone(), &self.view.root, self.view.cursor);
         loop {
@@ -246,8 +245,8 @@ impl Observer<'_> {
     fn crash_point(&self) -> Option<&Node> {
         let mut agents = self.view.tree.walk(&self.view.root);
         agents.retain(|node| node.session != self.view.root);
-        let is_ended = |node: &&&Node| matches!(node.activity, Activity::Ended(_));
-        if agents.len() < 2 || agents.iter().filter(is_ended).count() + 1 < agents.len() {
+        let ended = agents.iter().filter(|node| node.has_ended()).count();
+        if agents.len() < 2 || ended + 1 < agents.len() {
             return None;
         }
         agents.into_iter().find(|node| matches!(&node.activity, Activity::Tool(name) if name == "shell"))

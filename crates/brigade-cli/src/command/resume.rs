@@ -1,7 +1,6 @@
 //! `brigade resume`: continues a session from the point at which it stopped.
 
 use brigade::{ResumeOptions, RunError, Runtime, SessionInfo, Store, StoreError};
-use brigade_core::view::Activity;
 use brigade_core::{Record, SessionId, State, Status};
 
 use crate::args::{Flags, Global, Resume};
@@ -114,7 +113,7 @@ pub(crate) async fn resume_session(
         }
         Err(error) => return Err(error.into()),
     };
-    let is_open = view.tree.node(session).is_some_and(|node| !matches!(node.activity, Activity::Ended(_)));
+    let is_open = view.tree.node(session).is_some_and(|node| !node.has_ended());
     if is_open && flags.has_limit() {
         output::note(
             "The interrupted task continues with its original limits. New limits apply from the next message.",

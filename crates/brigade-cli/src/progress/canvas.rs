@@ -27,11 +27,14 @@ pub(crate) struct Footer {
     /// Sanitized lines that may contain styles. Long lines are wrapped.
     pub(crate) lines: Vec<String>,
     /// Row and column of the cursor in the unwrapped lines.
-    pub(crate) cursor: Option<(usize, usize)>,
+    pub(crate) cursor: Option<Position>,
 }
 
 /// Columns and rows.
 pub(super) type Size = (usize, usize);
+
+/// Row and column.
+pub(super) type Position = (usize, usize);
 
 /// Line of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub(super) struct Canvas {
 struct Drawn {
     lines: Vec<FrameLine>,
     /// Row and column.
-    cursor: Option<(usize, usize)>,
+    cursor: Option<Position>,
     size: Size,
 }
 
@@ -63,12 +66,7 @@ impl Canvas {
     }
 
     /// Output that draws these lines. Empty if they are already on the screen.
-    pub(super) fn draw(
-        &mut self,
-        lines: Vec<FrameLine>,
-        cursor: Option<(usize, usize)>,
-        size: Size,
-    ) -> String {
+    pub(super) fn draw(&mut self, lines: Vec<FrameLine>, cursor: Option<Position>, size: Size) -> String {
         let is_unchanged =
             |drawn: &Drawn| drawn.lines == lines && drawn.cursor == cursor && drawn.size == size;
         if self.drawn.as_ref().is_some_and(is_unchanged) {
@@ -87,7 +85,7 @@ impl Canvas {
         &mut self,
         text: &str,
         lines: Vec<FrameLine>,
-        cursor: Option<(usize, usize)>,
+        cursor: Option<Position>,
         size: Size,
     ) -> String {
         let mut frame = format!("{BEGIN}{}{CLEAR_FROM_HERE}", self.move_home(size));
@@ -118,7 +116,7 @@ impl Canvas {
         format!("{HIDE_CURSOR}\r{}", cursor_up(up))
     }
 
-    fn add(&mut self, lines: Vec<FrameLine>, cursor: Option<(usize, usize)>, size: Size, frame: &mut String) {
+    fn add(&mut self, lines: Vec<FrameLine>, cursor: Option<Position>, size: Size, frame: &mut String) {
         frame.push_str(CUT_LINES);
         for (number, line) in lines.iter().enumerate() {
             if number > 0 {
@@ -150,11 +148,7 @@ fn cursor_up(rows: usize) -> String {
 impl Footer {
     /// Wraps the lines to `columns` and maps the cursor to them. Keeps at most `max_rows` rows: those that end at the
     /// cursor, or the last ones.
-    pub(super) fn lay_out(
-        &self,
-        columns: usize,
-        max_rows: usize,
-    ) -> (Vec<FrameLine>, Option<(usize, usize)>) {
+    pub(super) fn lay_out(&self, columns: usize, max_rows: usize) -> (Vec<FrameLine>, Option<Position>) {
         let mut rows = Vec::new();
         let mut cursor = None;
         for (number, line) in self.lines.iter().enumerate() {
@@ -176,7 +170,7 @@ fn wrap_styled(
     text: &str,
     columns: usize,
     cursor_column: Option<usize>,
-) -> (Vec<FrameLine>, Option<(usize, usize)>) {
+) -> (Vec<FrameLine>, Option<Position>) {
     let mut pieces = vec![FrameLine { shown: String::new(), width: 0 }];
     let mut cursor = None;
     let mut style = String::new();

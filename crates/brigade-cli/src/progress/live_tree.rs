@@ -3,7 +3,7 @@
 use brigade_core::Spent;
 use brigade_core::view::{Activity, Node};
 
-use super::canvas::{Canvas, Footer, FrameLine, Size};
+use super::canvas::{Canvas, Footer, FrameLine, Position, Size};
 use crate::follow::RunView;
 use crate::output;
 use crate::render::{self, Row, RowContent, fit, overview, pad};
@@ -82,7 +82,7 @@ impl LiveTree {
     }
 
     /// Lines of the tree and the footer, and the position of the cursor.
-    fn frame(&self, view: &RunView, size: Size) -> (Vec<FrameLine>, Option<(usize, usize)>) {
+    fn frame(&self, view: &RunView, size: Size) -> (Vec<FrameLine>, Option<Position>) {
         let max_rows = Canvas::rows(size);
         // A terminal wraps a line only after its last column is used.
         let width = size.0.saturating_sub(1).max(1);

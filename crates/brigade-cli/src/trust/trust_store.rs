@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::instructions;
 use crate::clock;
-use crate::error::{CliError, without_temporary_path};
+use crate::error::{CliError, unwritable};
 use crate::settings::Environment;
 
 /// Trust in one folder.
@@ -130,9 +130,7 @@ fn read(file: &Path) -> Result<TrustStore, CliError> {
 
 /// Replaces the file atomically, under a lock.
 fn change(file: &Path, change: impl FnOnce(&mut TrustStore)) -> Result<(), CliError> {
-    let unwritable = |error: std::io::Error| {
-        CliError::failed(format!("cannot write {}: {}", file.display(), without_temporary_path(&error)))
-    };
+    let unwritable = |error: std::io::Error| unwritable(file, &error);
     let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unwritable)?;
     let opened = File::open(&folder).map_err(unwritable)?;

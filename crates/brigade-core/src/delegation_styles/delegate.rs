@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::dispatch;
 use super::results::{last_line, render_failure, truncate_with_handle};
-use super::style::{Caller, DelegationPlan, Style, StyleInfo};
+use super::style::{Caller, ChildSpec, DelegationPlan, Style, StyleInfo};
 use super::titles::{is_plain, sanitize_title};
 use crate::agent::{Agent, Backend, Guidance};
 use crate::amount;
@@ -299,12 +299,7 @@ impl Style for SwarmConfig {
         caller.callable_agents().into_iter().find(is_meant).map(|agent| agent.id.clone())
     }
 
-    fn child(
-        &self,
-        delegation: &Delegation,
-        caller: &Caller<'_>,
-        definition: Option<Agent>,
-    ) -> (Agent, AuthorityRequest) {
+    fn child(&self, delegation: &Delegation, caller: &Caller<'_>, definition: Option<Agent>) -> ChildSpec {
         match definition {
             Some(definition) => dispatch::defined_child(delegation, caller, definition),
             None => (self.agent(delegation), self.authority_request(delegation, caller.authority)),

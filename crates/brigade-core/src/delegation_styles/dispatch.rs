@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::MESSAGE_TOOL;
 use super::delegate::is_role;
 use super::results::{last_line, render_failure, truncate_with_handle};
-use super::style::{Caller, DelegationPlan, Style, StyleInfo, check_depth};
+use super::style::{Caller, ChildSpec, DelegationPlan, Style, StyleInfo, check_depth};
 use super::titles::sanitize_title;
 use crate::agent::{Agent, normalised_id};
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
@@ -98,11 +98,7 @@ pub fn not_found(id: &str) -> String {
 }
 
 /// Returns a definition and the authority it requests. It is always locked: a call can only narrow it.
-pub(super) fn defined_child(
-    delegation: &Delegation,
-    caller: &Caller<'_>,
-    definition: Agent,
-) -> (Agent, AuthorityRequest) {
+pub(super) fn defined_child(delegation: &Delegation, caller: &Caller<'_>, definition: Agent) -> ChildSpec {
     let named = |list: &[String]| resolve_list(list, &caller.authority.lend);
     let defined_tools = definition.tools.as_deref().map(named);
     let mut not_in_definition = Vec::new();
@@ -148,12 +144,7 @@ impl Style for Dispatch {
         delegation.agent.clone()
     }
 
-    fn child(
-        &self,
-        delegation: &Delegation,
-        caller: &Caller<'_>,
-        definition: Option<Agent>,
-    ) -> (Agent, AuthorityRequest) {
+    fn child(&self, delegation: &Delegation, caller: &Caller<'_>, definition: Option<Agent>) -> ChildSpec {
         let (agent, mut request) = defined_child(delegation, caller, definition.unwrap_or_default());
         // An agent of this style can message the user only if its definition lists the tool.
         if !request.tools.as_ref().is_some_and(|tools| tools.iter().any(|tool| tool == MESSAGE_TOOL)) {

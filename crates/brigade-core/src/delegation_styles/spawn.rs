@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::delegate::fold;
 use super::results::{render_helper, truncate_with_handle};
-use super::style::{Caller, DelegationPlan, Style, StyleInfo, check_depth};
+use super::style::{Caller, ChildSpec, DelegationPlan, Style, StyleInfo, check_depth};
 use super::titles::{Title, sanitize_title};
 use crate::agent::{Agent, Backend, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, Outcome};
@@ -222,12 +222,7 @@ impl Style for SpawnConfig {
     }
 
     /// A sub-agent requests all that its caller may use, or nothing for a single generation.
-    fn child(
-        &self,
-        delegation: &Delegation,
-        caller: &Caller<'_>,
-        _definition: Option<Agent>,
-    ) -> (Agent, AuthorityRequest) {
+    fn child(&self, delegation: &Delegation, caller: &Caller<'_>, _definition: Option<Agent>) -> ChildSpec {
         let name = delegation.role.clone().unwrap_or_default();
         let backend = delegation.external.clone().map_or(Backend::Here, Backend::Acp);
         let (prompt, guidance) = match (&backend, &delegation.system_prompt) {

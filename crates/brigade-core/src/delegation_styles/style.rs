@@ -8,6 +8,9 @@ use crate::delegation::{Delegation, DelegationStyle, Outcome};
 use crate::grant::{Authority, AuthorityRequest};
 use crate::message::{ToolOutput, ToolSpec};
 
+/// Agent of a child, and the authority that it requests.
+pub type ChildSpec = (Agent, AuthorityRequest);
+
 /// Contract of one delegation style. The driver and the runtime call the styles only through it.
 ///
 /// # Contract
@@ -25,12 +28,7 @@ pub trait Style: Sync {
     fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String>;
 
     /// Builds the agent of a delegation and the authority it requests.
-    fn child(
-        &self,
-        delegation: &Delegation,
-        caller: &Caller<'_>,
-        definition: Option<Agent>,
-    ) -> (Agent, AuthorityRequest);
+    fn child(&self, delegation: &Delegation, caller: &Caller<'_>, definition: Option<Agent>) -> ChildSpec;
 
     /// Renders the result of a child for the caller's model. `handle` names the source of the full text.
     fn render(&self, delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput;

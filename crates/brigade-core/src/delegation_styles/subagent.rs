@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::delegate::{Retention, fold};
 use super::results::{failure_cause, last_line, render_helper, truncate_with_handle};
-use super::style::{Caller, ChildResult, DelegationPlan, ParallelTool, Style, StyleInfo};
+use super::style::{Caller, ChildResult, ChildSpec, DelegationPlan, ParallelTool, Style, StyleInfo};
 use super::titles::{Title, sanitize_title};
 use crate::agent::{Agent, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, LimitKind, Outcome, Status};
@@ -250,12 +250,7 @@ impl Style for SubagentConfig {
     }
 
     /// A helper requests its whitelist, or what its caller may use, and this style's own tools always.
-    fn child(
-        &self,
-        delegation: &Delegation,
-        caller: &Caller<'_>,
-        _definition: Option<Agent>,
-    ) -> (Agent, AuthorityRequest) {
+    fn child(&self, delegation: &Delegation, caller: &Caller<'_>, _definition: Option<Agent>) -> ChildSpec {
         let label = delegation.role.clone().unwrap_or_default();
         let (id, prompt, guidance) = (fold(&label), SYSTEM_PROMPT.to_owned(), Guidance::Helper);
         let agent = Agent { id, name: label, prompt, guidance, ..Agent::default() };

@@ -11,7 +11,6 @@ use brigade::{
 };
 use brigade_core::delegation::Execution;
 use brigade_core::permission::Mode;
-use brigade_core::view::Activity;
 use brigade_core::{Event, Record, SessionId};
 
 use super::super::run::{TaskInput, has_model, new_task, selected_agent, start_error};
@@ -140,7 +139,7 @@ impl Conversation {
     /// Whether the last round of the session has not ended.
     pub(super) fn is_open(&self) -> bool {
         let node = self.view.as_ref().and_then(|view| view.tree.node(&view.root));
-        node.is_some_and(|node| !matches!(node.activity, Activity::Ended(_)))
+        node.is_some_and(|node| !node.has_ended())
     }
 
     /// Definition of the session's last round, if it can be read.

@@ -14,7 +14,6 @@ use brigade_core::{Cursor, SessionId, State, Status};
 use crossterm::event::EventStream;
 use futures::{FutureExt, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind};
-use tokio::time::MissedTickBehavior;
 
 use super::attach::ComposedMessage;
 use super::commands::{self, Command, ParsedLine};
@@ -23,6 +22,7 @@ use super::history::History;
 use super::input_line::InputLine;
 use super::screen::{Frame, Screen};
 use super::transcript_writer::{self, TranscriptWriter};
+use crate::clock;
 use crate::error::{CliError, Exit};
 use crate::follow::listen_for;
 use crate::keyboard::editor::TakenInput;
@@ -147,8 +147,7 @@ async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
 impl ChatUi<'_> {
     async fn run(&mut self, mut signals: ChatSignals) -> Exit {
         let mut keyboard = EventStream::new();
-        let mut ticks = tokio::time::interval(FRAME_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut ticks = clock::ticks(FRAME_INTERVAL);
         loop {
             let leave = tokio::select! {
                 biased;

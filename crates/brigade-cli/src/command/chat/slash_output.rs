@@ -1,7 +1,7 @@
 //! Output of slash commands, as text that is safe to print.
 
 use brigade::{Store, UndoResult, UndoneFile};
-use brigade_core::view::{Activity, Node};
+use brigade_core::view::Node;
 use brigade_core::{Event, SessionId};
 
 use super::conversation::Conversation;
@@ -134,8 +134,7 @@ pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(Sess
         }
     }
     let name = sanitize::line(text.split_whitespace().next().unwrap_or_default());
-    let working: Vec<&(&Node, &str)> =
-        found.iter().filter(|(node, _)| !matches!(node.activity, Activity::Ended(_))).collect();
+    let working: Vec<&(&Node, &str)> = found.iter().filter(|(node, _)| !node.has_ended()).collect();
     match (working.as_slice(), found.as_slice()) {
         ([(node, rest)], _) => Ok((node.session.clone(), rest)),
         ([], []) => Err(format!("no agent is named '{name}'. List the agents with /tree")),

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::args::{ExportFormat, SessionsExport};
-use crate::error::{CliError, without_temporary_path};
+use crate::error::{CliError, unwritable};
 
 /// Export format: from the flag, or from the file extension.
 pub(super) fn format(export: &SessionsExport) -> ExportFormat {
@@ -44,9 +44,7 @@ pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
 
 /// Writes the file atomically. Only its owner can read it, because it contains all messages.
 pub(super) fn write(file: &Path, text: &str, export: &SessionsExport) -> Result<(), CliError> {
-    let unwritable = |error: std::io::Error| {
-        CliError::failed(format!("cannot write {}: {}", file.display(), without_temporary_path(&error)))
-    };
+    let unwritable = |error: std::io::Error| unwritable(file, &error);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut partial =
         tempfile::Builder::new().prefix(".brigade-export-").tempfile_in(folder).map_err(unwritable)?;

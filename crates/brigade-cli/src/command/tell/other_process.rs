@@ -1,11 +1,11 @@
 //! Following a session that another process runs, by reading its log from the store.
 
 use brigade::{Detached, RunResult, Runtime, Store};
-use brigade_core::view::Activity;
+use brigade_core::view::Node;
 use brigade_core::{SessionId, State};
-use tokio::time::MissedTickBehavior;
 
 use super::{LEASE_CHECK_INTERVAL, is_running};
+use crate::clock;
 use crate::error::CliError;
 use crate::follow::{DRAW_INTERVAL, FollowedRun, RunView, Signals, on_event};
 use crate::progress::Progress;
@@ -31,10 +31,7 @@ pub(super) async fn follow(
     let (mut view, records) = RunView::load(store, session).await?;
     progress.replay(&records, &view)?;
     drop(records);
-    let mut ticks = tokio::time::interval(DRAW_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut lease_checks = tokio::time::interval(LEASE_CHECK_INTERVAL);
-    lease_checks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (mut ticks, mut lease_checks) = (clock::ticks(DRAW_INTERVAL), clock::ticks(LEASE_CHECK_INTERVAL));
     let mut events = runtime.follow(session, view.cursor);
     let outcome = loop {
         let is_abandoned = tokio::select! {
@@ -51,8 +48,7 @@ pub(super) async fn follow(
             }
             event = events.next() => on_event(&event?, &mut view, progress).map(|()| false)?,
         };
-        let has_ended =
-            view.tree.node(session).is_some_and(|node| matches!(node.activity, Activity::Ended(_)));
+        let has_ended = view.tree.node(session).is_some_and(Node::has_ended);
         if has_ended && !runtime.has_unread_input(session).await? {
             match result(store, session).await? {
                 Some(result) => {

@@ -10,7 +10,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 use url::Url;
 
 use crate::args::{Global, OutputFormat, ToolsAdd};
-use crate::error::{CliError, Exit, without_temporary_path};
+use crate::error::{CliError, Exit, unwritable};
 use crate::output;
 use crate::sanitize;
 use crate::settings::Settings;
@@ -308,13 +308,7 @@ impl ConfigFile {
 
     /// Writes the file atomically.
     fn write(&self) -> Result<(), CliError> {
-        let failed = |error: std::io::Error| {
-            CliError::failed(format!(
-                "cannot write {}: {}",
-                self.file.display(),
-                without_temporary_path(&error)
-            ))
-        };
+        let failed = |error: std::io::Error| unwritable(&self.file, &error);
         let folder = self.file.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(failed)?;
         let rights = match self.file.metadata() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::agent::Guidance;
 use crate::delegation_styles::looks_like;
+use crate::grant::AuthorityRequest;
 
 fn roles() -> DelegationStyles {
     let swarm = serde_json::from_value(json!({
