@@ -15,6 +15,7 @@ use crate::store::followers::Queue;
 /// A [`RunEvent::Record`] contains an [`Event`](brigade_core::Event), the session that it belongs to, and its time.
 ///
 /// ```
+/// # mod brigade { pub use {brigade_base::event_stream::RunEvent, brigade_core::Event}; }
 /// use brigade::{Event, RunEvent};
 ///
 /// fn line(event: &RunEvent) -> Option<String> {

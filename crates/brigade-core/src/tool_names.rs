@@ -189,8 +189,8 @@ fn fold(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
-/// Resolves the tools that a whitelist names, by any of their names. A name that cannot be lent stays as written,
-/// so that it is reported.
+/// Resolves the tools that a whitelist names, by any of their names. White space around a name is ignored. A name
+/// that cannot be lent stays as written, so that it is reported.
 pub fn resolve_list(list: &[String], lend: &BTreeSet<String>) -> Vec<String> {
     let mut tools: Vec<String> = Vec::new();
     for requested in list {

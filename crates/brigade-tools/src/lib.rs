@@ -61,6 +61,7 @@ pub use write::{EditFile, WriteFile};
 /// A tool that an agent can call.
 ///
 /// ```
+/// # mod brigade { pub use {brigade_core::ToolOutput, brigade_tools::*, schemars}; }
 /// use brigade::schemars::JsonSchema;
 /// use brigade::{Tool, ToolContext, ToolOutput};
 /// use serde::Deserialize;

@@ -38,6 +38,7 @@ impl Toolbox {
     /// run. No permission is checked, and nothing is recorded.
     ///
     /// ```
+    /// # mod brigade { pub use brigade_tools::*; }
     /// use brigade::{ToolContext, Toolbox, Workspace};
     /// use serde_json::json;
     ///

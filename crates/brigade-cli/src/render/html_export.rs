@@ -211,8 +211,7 @@ impl HtmlPage {
         let remark = turn.remark.map(|remark| format!(" ({remark})")).unwrap_or_default();
         self.push(&format!(
             "<article class=\"turn\"><h3>Turn {}{remark}<small>{}</small></h3>\n",
-            turn.number,
-            usage_text(&turn.spent)
+            turn.number, turn.used
         ));
         if !turn.text.trim().is_empty() {
             self.push(&format!("<div class=\"prose\">{}</div>\n", prose(turn.text)));

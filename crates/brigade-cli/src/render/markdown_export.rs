@@ -149,7 +149,7 @@ impl MarkdownPage {
     fn turn(&mut self, turn: &Turn<'_>, level: usize) {
         let remark = turn.remark.map(|remark| format!(" ({remark})")).unwrap_or_default();
         self.heading(level, &format!("Turn {}{remark}", turn.number));
-        self.paragraph(&format!("*{}*", usage_text(&turn.spent)));
+        self.paragraph(&format!("*{}*", turn.used));
         if !turn.text.trim().is_empty() {
             self.message_block(turn.text);
         }

@@ -84,8 +84,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) number: u32,
     /// Note on a turn that is not a regular one or did not end regularly.
     pub(crate) remark: Option<&'static str>,
-    /// Usage of this turn.
-    pub(crate) spent: Spent,
+    /// Usage of this turn, as text.
+    pub(crate) used: String,
     /// Text of the reply.
     pub(crate) text: &'a str,
     /// Updates that an external agent sent beside its text.
@@ -134,7 +134,7 @@ impl<'a> Timeline<'a> {
                 self.items.push(Item::Message { from: sender_label(from), text: text.as_str() });
             }
             Event::Called { purpose, .. } => self.purpose = *purpose,
-            Event::Replied { turn, reply, spent, .. } => self.add_turn(*turn, reply, *spent, at),
+            Event::Replied { turn, reply, spent, .. } => self.add_turn(*turn, reply, spent, at),
             Event::CallFailed { turn, attempt, cause, .. } => {
                 self.add_problem(format!("turn {turn}, attempt {attempt} failed: {cause}"));
             }
@@ -160,11 +160,11 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    fn add_turn(&mut self, turn: u32, reply: &'a Reply, spent: Spent, at: u64) {
+    fn add_turn(&mut self, turn: u32, reply: &'a Reply, spent: &Spent, at: u64) {
         let remark = match (self.purpose, reply.stop) {
             (Purpose::Compaction, _) => {
                 // The summary itself is shown where it takes effect.
-                self.add_note(format!("summarized the earlier conversation: {}", usage_text(&spent)));
+                self.add_note(format!("summarized the earlier conversation: {}", usage_text(spent)));
                 return;
             }
             (Purpose::Grace, _) => Some("wrap-up"),
@@ -186,7 +186,7 @@ impl<'a> Timeline<'a> {
         self.items.push(Item::Turn(Turn {
             number: turn,
             remark,
-            spent,
+            used: usage_text(spent),
             text,
             side_notes,
             calls: calls.collect(),

@@ -101,7 +101,7 @@ impl TranscriptPage {
 
     fn turn(&mut self, turn: &Turn<'_>) {
         let remark = turn.remark.map(|remark| format!("{remark}; ")).unwrap_or_default();
-        self.heading(BOLD, &format!("turn {}", turn.number), &format!("{remark}{}", usage_text(&turn.spent)));
+        self.heading(BOLD, &format!("turn {}", turn.number), &format!("{remark}{}", turn.used));
         if !turn.text.trim().is_empty() {
             self.message_block(turn.text);
         }

@@ -265,7 +265,10 @@ proptest! {
                 ChildKind::Defined => defined.clone().unwrap_or_default(),
                 ChildKind::Adhoc | ChildKind::Helper | ChildKind::Spawned => Vec::new(),
             };
-            let meant = |name: &String| defined_names.contains(name) || names_tool(&defined_names, name);
+            // White space around a name is ignored.
+            let meant = |tool: &String| {
+                defined_names.iter().any(|name| name == tool || name.trim() == tool) || names_tool(&defined_names, tool)
+            };
             for tool in &child.tools {
                 prop_assert!(parent.tools.contains(tool) || meant(tool), "{:?} got {:?} from nobody", kind, tool);
             }

@@ -15,7 +15,7 @@ const MIN_UNIX_MILLIS: f64 = 1e12;
 /// Substring of every header name below.
 const HEADER_MARKER: &str = "ratelimit";
 
-/// Header names in order of precedence. `*` stands for `limit`, `remaining` and `reset`.
+/// Header names in order of precedence. `*` is one of `limit`, `remaining` and `reset`.
 const REQUEST_HEADERS: [&str; 4] =
     ["anthropic-ratelimit-requests-*", "x-ratelimit-*-requests", "x-ratelimit-*", "ratelimit-*"];
 const TOKEN_HEADERS: [&str; 4] = [
