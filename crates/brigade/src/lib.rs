@@ -24,7 +24,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The same with a scripted model, which needs no key and no network:
+//! A scripted model needs no key and no network:
 //!
 //! ```
 //! use brigade::model::script::Script;

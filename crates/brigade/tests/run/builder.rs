@@ -233,6 +233,17 @@ async fn run_that_cannot_start_has_no_events_and_returns_the_error() {
 }
 
 #[tokio::test]
+async fn runs_can_be_spawned_and_share_a_brigade() {
+    let (builder, _folder) = builder(ONE);
+    let brigade = builder.build().unwrap();
+    let spawn = |brigade: Brigade| tokio::task::spawn(async move { brigade.run("Count").await });
+    let (first, second) = (spawn(brigade.clone()), spawn(brigade));
+    let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
+    assert_eq!((first.text(), second.text()), ("one", "one"));
+    assert_ne!(first.session, second.session);
+}
+
+#[tokio::test]
 async fn options_of_a_task_apply_to_one_run() {
     let (builder, _folder) = builder(ASKS);
     let brigade = builder.tool(Own).allow("own").build().unwrap();
