@@ -73,12 +73,12 @@ pub(crate) fn parse_since(text: &str) -> Result<Since, String> {
 
 /// Parses an amount of dollars as nano-dollars, exactly.
 pub(crate) fn parse_dollars(text: &str) -> Result<u64, String> {
-    amount::parse_dollars(text)
+    amount::parse_dollars(text).map_err(|error| error.to_string())
 }
 
 /// Parses a count: `500000`, `500_000`, `500k`, `2M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
-    amount::parse_count(text)
+    amount::parse_count(text).map_err(|error| error.to_string())
 }
 
 /// Formats nano-dollars exactly, without trailing zeros.

@@ -79,6 +79,7 @@ pub use brigade_runtime::{
     OpenSession, OpenSessions, ResultSchema, ResumeOptions, Run, RunError, RunResult, Runtime, SchemaError,
     SessionInfo, Settings, Task, UndoResult, UndoneFile, external, lifecycle, observer, open_sessions, undo,
 };
+pub use brigade_runtime::{UnpricedModel, ValidationError};
 pub use brigade_tools::skills;
 pub use event_stream::{RunEvent, RunEvents};
 pub use external::ExternalAgents;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::document::{Document, Field};
 use super::format::{Format, Syntax};
 use super::keys::{self, Key};
-use super::problem::{DefinitionError, KeyNote, KeyStatus};
+use super::problem::{DefinitionError, KeyError, KeyNote, KeyStatus};
 use super::restrictions::Restrictions;
 use super::{id, model, value};
 
@@ -39,7 +39,7 @@ pub(super) struct Builder {
 }
 
 /// Status of a key and a note about it, or the reason why it is refused.
-pub(super) type KeyResult = Result<(KeyStatus, String), String>;
+pub(super) type KeyResult = Result<(KeyStatus, String), KeyError>;
 
 pub(super) fn honoured() -> KeyResult {
     Ok((KeyStatus::Honoured, String::new()))
@@ -103,7 +103,7 @@ impl Builder {
         }
         match self.apply_key(key, field, format) {
             Ok((status, text)) => self.note(shown, field.line, status, text),
-            Err(cause) => self.refuse(shown, field.line, cause),
+            Err(cause) => self.refuse(shown, field.line, cause.to_string()),
         }
     }
 
@@ -143,8 +143,12 @@ impl Builder {
             Key::ApiBase => self.agent.api_base = value::text(value)?.filter(|base| !base.is_empty()),
             Key::Temperature => self.agent.temperature = Some(value::temperature(value)?),
             Key::MaxTokens => self.agent.max_tokens = Some(value::count(value)?),
-            Key::Tokens => self.tokens = Some(amount::tokens_from_value(value)?),
-            Key::Usd => self.usd = Some(amount::dollars_from_value(value)?),
+            Key::Tokens => {
+                self.tokens = Some(amount::tokens_from_value(value).map_err(|error| error.to_string())?)
+            }
+            Key::Usd => {
+                self.usd = Some(amount::dollars_from_value(value).map_err(|error| error.to_string())?)
+            }
             Key::Budget => self.budget(value)?,
             Key::MaxTurns => self.agent.max_turns = Some(value::small_count(value)?),
             Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
@@ -177,15 +181,19 @@ impl Builder {
         honoured()
     }
 
-    fn budget(&mut self, value: &Value) -> Result<(), String> {
+    fn budget(&mut self, value: &Value) -> Result<(), KeyError> {
         let Value::Object(map) = value else {
-            return Err("must be a mapping with `tokens` and `usd`".to_owned());
+            return Err("must be a mapping with `tokens` and `usd`".into());
         };
         for (key, value) in map {
             match key.as_str() {
-                "tokens" => self.tokens = Some(amount::tokens_from_value(value)?),
-                "usd" => self.usd = Some(amount::dollars_from_value(value)?),
-                other => return Err(format!("has an unknown key '{other}'. Use `tokens` and `usd`.")),
+                "tokens" => {
+                    self.tokens = Some(amount::tokens_from_value(value).map_err(|error| error.to_string())?)
+                }
+                "usd" => {
+                    self.usd = Some(amount::dollars_from_value(value).map_err(|error| error.to_string())?)
+                }
+                other => return Err(format!("has an unknown key '{other}'. Use `tokens` and `usd`.").into()),
             }
         }
         Ok(())
@@ -205,7 +213,7 @@ impl Builder {
     fn prompt(&mut self, field: &Field) -> KeyResult {
         let text = value::text(&field.value)?.unwrap_or_default();
         if text.starts_with("{file:") {
-            return Err("refers to another file, which is not supported. Put the text here.".to_owned());
+            return Err("refers to another file, which is not supported. Put the text here.".into());
         }
         self.prompts.push((field.key.clone(), text));
         honoured()
@@ -308,14 +316,14 @@ impl Builder {
 
 fn disable(value: &Value) -> KeyResult {
     match value::flag(value)? {
-        true => Err("disables this agent".to_owned()),
+        true => Err("disables this agent".into()),
         false => honoured(),
     }
 }
 
 fn kind(value: &Value) -> KeyResult {
     match value::text(value)?.as_deref() {
-        Some("remote") => Err("is remote, which is not supported".to_owned()),
+        Some("remote") => Err("is remote, which is not supported".into()),
         _ => Ok((KeyStatus::Ignored, "agents run locally".to_owned())),
     }
 }

@@ -53,4 +53,5 @@ mod support;
 mod tidy;
 mod transcript;
 mod trust;
+mod typed_errors;
 mod usage_errors;

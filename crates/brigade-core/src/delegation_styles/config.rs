@@ -51,16 +51,11 @@ impl<'de> Deserialize<'de> for EnabledStyles {
             RawStyles::Name(word) => word.split(',').map(|name| name.trim().to_owned()).collect(),
             RawStyles::List(names) => names,
         };
-        names
-            .iter()
-            .map(|name| parse_style(name))
-            .collect::<Result<_, _>>()
-            .map(EnabledStyles::Only)
-            .map_err(serde::de::Error::custom)
+        names.iter().map(|name| parse_style(name)).collect::<Result<_, _>>().map(EnabledStyles::Only)
     }
 }
 
-fn parse_style(name: &str) -> Result<DelegationStyle, String> {
+fn parse_style<E: serde::de::Error>(name: &str) -> Result<DelegationStyle, E> {
     let styles = [
         DelegationStyle::Delegate,
         DelegationStyle::Subagent,
@@ -68,9 +63,9 @@ fn parse_style(name: &str) -> Result<DelegationStyle, String> {
         DelegationStyle::Spawn,
     ];
     styles.into_iter().find(|style| style.name() == name).ok_or_else(|| {
-        format!(
+        E::custom(format_args!(
             "unknown delegation style '{}'. Use `auto`, or a list of `delegate`, `subagent`, `dispatch` and `spawn`.",
             sanitize_title(name, 32)
-        )
+        ))
     })
 }
