@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 #[cfg(feature = "files")]
 use std::path::PathBuf;
 
+use brigade_base::Secret;
 use brigade_core::Agent;
 
 #[cfg(feature = "files")]
@@ -83,5 +84,13 @@ impl AgentCatalog {
         }
         let found = self.agents.iter().find(|agent| agent.id == id);
         found.cloned().ok_or_else(|| LoadError::NotFound(id.to_owned()))
+    }
+
+    /// Loads the API key of a definition from its file, if the file contains one.
+    pub fn api_key(&self, id: &str) -> Result<Option<Secret>, LoadError> {
+        #[cfg(feature = "files")]
+        return self.definition(id).map(|definition| definition.api_key);
+        #[cfg(not(feature = "files"))]
+        Err(LoadError::NotFound(id.to_owned()))
     }
 }

@@ -7,7 +7,7 @@ pub mod testing;
 #[cfg(feature = "store-kit")]
 pub mod backend;
 #[cfg(not(feature = "store-kit"))]
-#[expect(unreachable_pub, unused_imports, reason = "public with the feature `store-kit`")]
+#[expect(dead_code, unreachable_pub, unused_imports, reason = "public with the feature `store-kit`")]
 mod backend;
 mod blocker;
 mod export;

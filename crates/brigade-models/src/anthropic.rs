@@ -7,10 +7,9 @@ use futures::stream::BoxStream;
 use hyper::header::HeaderValue;
 
 use super::http::{self, Endpoint, RequestBuilder};
+use super::list::ANTHROPIC_VERSION;
 use super::tool_cache::ToolCache;
 use super::{Chunk, Model, ModelError, ModelInfo, Request};
-
-pub(super) const VERSION: &str = "2023-06-01";
 
 /// A provider with the Anthropic Messages API.
 ///
@@ -41,8 +40,10 @@ impl Anthropic {
         let body = request::body(request, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
         let path = if self.endpoint.ends_with("/v1") { "/messages" } else { "/v1/messages" };
-        let mut post =
-            self.endpoint.post(path, body).header("anthropic-version", HeaderValue::from_static(VERSION));
+        let mut post = self
+            .endpoint
+            .post(path, body)
+            .header("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
         if let Some(key) = self.endpoint.key_header("") {
             post = post.header("x-api-key", key);
         }

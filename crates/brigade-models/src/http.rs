@@ -8,7 +8,8 @@ mod fetch;
 mod ids;
 mod pool;
 mod proxy;
-#[cfg(all(test, feature = "anthropic", feature = "gemini", feature = "openai"))]
+#[cfg(all(feature = "anthropic", feature = "gemini", feature = "openai"))]
+#[cfg(test)]
 mod tests;
 mod timeouts;
 

@@ -11,6 +11,8 @@ use super::http::{self, Endpoint, FetchError};
 
 /// Maximum size of a model list.
 const MAX_LIST_BYTES: usize = 16 << 20;
+/// Version of Anthropic's API.
+pub(super) const ANTHROPIC_VERSION: &str = "2023-06-01";
 /// Longer names are skipped.
 const MAX_NAME_BYTES: usize = 256;
 /// Keys under which servers report the context window.
@@ -60,7 +62,7 @@ pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<ListedModel>, Lis
     };
     let mut request = endpoint.get(path);
     if api == Api::Anthropic {
-        request = request.header("anthropic-version", HeaderValue::from_static(super::anthropic::VERSION));
+        request = request.header("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
     }
     if let Some(key) = key {
         request = request.header(header, key);

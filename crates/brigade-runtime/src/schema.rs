@@ -104,7 +104,8 @@ fn strip_code_fence(text: &str) -> &str {
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner)).trim()
 }
 
-#[cfg(all(test, feature = "schema"))]
+#[cfg(feature = "schema")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -54,7 +54,16 @@ pub mod model {
 
 /// Storage of session logs. The store is also the message bus: a message to a session is an append to its log.
 pub mod store {
-    pub use brigade_base::store::*;
+    #[cfg(feature = "store-kit")]
+    pub use brigade_base::store::backend;
+    #[cfg(feature = "store-testing")]
+    pub use brigade_base::store::testing;
+    pub use brigade_base::store::{
+        Append, Appended, Blocker, BlockerState, BrokenKind, DecodeError, Expect, Followers, ImportError,
+        ImportReport, ImportedRound, Lease, Liveness, Loans, MemoryStore, Owner, PendingCall, Prefix,
+        ReturnedChild, RootSummary, Store, StoreError, Totals, TreeTotals, Truncation, export, import,
+        memory,
+    };
     #[cfg(feature = "sqlite")]
     pub use brigade_sqlite as sqlite;
     #[cfg(feature = "sqlite")]
@@ -63,7 +72,17 @@ pub mod store {
 
 /// Tools: the actions available to agents besides messages and delegation.
 pub mod tool {
-    pub use brigade_tools::*;
+    pub use brigade_tools::{
+        AnyTool, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile, ProgressReporter,
+        ReadFile, RemoteLoan, SeenSlot, Shell, ShellSettings, Tool, ToolChange, ToolContext, Toolbox,
+        Workspace, WriteFile,
+    };
+    #[cfg(feature = "search")]
+    pub use brigade_tools::{Glob, Grep};
+    #[cfg(feature = "memory")]
+    pub use brigade_tools::{Memory, MemoryError, memory};
+    #[cfg(feature = "web")]
+    pub use brigade_tools::{SearchEngine, SearchError, WebFetch, WebSearch, WebSettings};
 }
 
 pub use agents::AgentCatalog;

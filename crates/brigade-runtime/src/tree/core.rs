@@ -26,8 +26,8 @@ impl Core {
         let key = match &agent.key_of {
             None => None,
             Some(id) => {
-                let definition = self.settings.agents.definition(id)?;
-                Some(definition.api_key.ok_or_else(|| ResolveError::KeyRemoved { id: id.clone() })?)
+                let key = self.settings.agents.api_key(id)?;
+                Some(key.ok_or_else(|| ResolveError::KeyRemoved { id: id.clone() })?)
             }
         };
         let own = EndpointOverride { base_url: agent.api_base.clone(), key };
