@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use brigade_base::Secret;
-use brigade_core::{Agent, Backend, Budget, amount};
+use brigade_core::amount::{self, InvalidAmount};
+use brigade_core::{Agent, Backend, Budget};
 use serde_json::Value;
 
 use super::document::{Document, Field};
@@ -143,12 +144,8 @@ impl Builder {
             Key::ApiBase => self.agent.api_base = value::text(value)?.filter(|base| !base.is_empty()),
             Key::Temperature => self.agent.temperature = Some(value::temperature(value)?),
             Key::MaxTokens => self.agent.max_tokens = Some(value::count(value)?),
-            Key::Tokens => {
-                self.tokens = Some(amount::tokens_from_value(value).map_err(|error| error.to_string())?)
-            }
-            Key::Usd => {
-                self.usd = Some(amount::dollars_from_value(value).map_err(|error| error.to_string())?)
-            }
+            Key::Tokens => self.tokens = Some(amount::tokens_from_value(value).map_err(amount_error)?),
+            Key::Usd => self.usd = Some(amount::dollars_from_value(value).map_err(amount_error)?),
             Key::Budget => self.budget(value)?,
             Key::MaxTurns => self.agent.max_turns = Some(value::small_count(value)?),
             Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
@@ -187,12 +184,8 @@ impl Builder {
         };
         for (key, value) in map {
             match key.as_str() {
-                "tokens" => {
-                    self.tokens = Some(amount::tokens_from_value(value).map_err(|error| error.to_string())?)
-                }
-                "usd" => {
-                    self.usd = Some(amount::dollars_from_value(value).map_err(|error| error.to_string())?)
-                }
+                "tokens" => self.tokens = Some(amount::tokens_from_value(value).map_err(amount_error)?),
+                "usd" => self.usd = Some(amount::dollars_from_value(value).map_err(amount_error)?),
                 other => return Err(format!("has an unknown key '{other}'. Use `tokens` and `usd`.").into()),
             }
         }
@@ -312,6 +305,10 @@ impl Builder {
             self.note("SOUL.md", None, KeyStatus::Ignored, "only `AGENT.md` is read".to_owned());
         }
     }
+}
+
+fn amount_error(error: InvalidAmount) -> KeyError {
+    error.to_string().into()
 }
 
 fn disable(value: &Value) -> KeyResult {
