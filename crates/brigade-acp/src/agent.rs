@@ -49,11 +49,19 @@ pub trait Host: Send + Sync + 'static {
     fn store(&self) -> Arc<dyn Store>;
 
     /// Returns the environment of a session in this directory, or the reason why no session can run there.
-    fn environment<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<SessionEnvironment, String>>;
+    fn environment<'a>(
+        &'a self,
+        folder: &'a Path,
+    ) -> BoxFuture<'a, Result<SessionEnvironment, EnvironmentError>>;
 
     /// Reports a message to the user that the protocol has no update for.
     fn note(&self, text: &str);
 }
+
+/// Reason why no session can run in a directory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EnvironmentError(pub String);
 
 /// Environment of a session in its directory.
 #[derive(Clone)]

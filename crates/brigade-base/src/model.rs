@@ -147,7 +147,8 @@ struct LazyProvider {
 }
 
 /// Creates a provider, or returns the reason why it cannot be used.
-type ProviderFactory = dyn Fn(&str, &EndpointOverride) -> Result<Arc<dyn Model>, String> + Send + Sync;
+type ProviderFactory =
+    dyn Fn(&str, &EndpointOverride) -> Result<Arc<dyn Model>, ModelUnavailable> + Send + Sync;
 
 /// An agent's own endpoint settings for its provider. If only the address is overridden, no key is sent
 /// there.
@@ -160,7 +161,18 @@ pub struct EndpointOverride {
 }
 
 /// Resolves a full model name that does not belong to a provider. Returns `None` for names it does not know.
-type ModelResolver = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync;
+type ModelResolver = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, ModelUnavailable>> + Send + Sync;
+
+/// Reason why a model that was found cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ModelUnavailable(String);
+
+impl<T: Into<String>> From<T> for ModelUnavailable {
+    fn from(cause: T) -> ModelUnavailable {
+        ModelUnavailable(cause.into())
+    }
+}
 
 /// Error for a name that does not resolve to a usable model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -179,7 +191,8 @@ pub enum UnknownModel {
         /// The name.
         name: String,
         /// The cause.
-        cause: String,
+        #[source]
+        cause: ModelUnavailable,
     },
 }
 
@@ -203,7 +216,7 @@ impl Models {
     pub fn with_providers(
         mut self,
         names: impl IntoIterator<Item = String>,
-        make: impl Fn(&str, &EndpointOverride) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
+        make: impl Fn(&str, &EndpointOverride) -> Result<Arc<dyn Model>, ModelUnavailable> + Send + Sync + 'static,
     ) -> Models {
         let names = names.into_iter().collect();
         self.lazy =
@@ -214,7 +227,7 @@ impl Models {
     /// Adds a resolver for full model names, such as paths of script files.
     pub fn with_resolver(
         mut self,
-        resolver: impl Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync + 'static,
+        resolver: impl Fn(&str) -> Option<Result<Arc<dyn Model>, ModelUnavailable>> + Send + Sync + 'static,
     ) -> Models {
         self.resolver = Some(Arc::new(resolver));
         self
@@ -247,7 +260,7 @@ impl Models {
         }
         let unusable = |cause| UnknownModel::Unusable { name: name.to_owned(), cause };
         match self.lazy.as_ref().filter(|lazy| lazy.names.iter().any(|known| known == provider)) {
-            Some(_) if model.is_empty() => Err(unusable(format!("expected {provider}/MODEL"))),
+            Some(_) if model.is_empty() => Err(unusable(format!("expected {provider}/MODEL").into())),
             Some(lazy) => {
                 let provider = lazy.provider(provider, endpoint_override).map_err(unusable)?;
                 Ok(ModelHandle { provider, name: model.to_owned() })
@@ -268,7 +281,11 @@ impl Models {
 
 impl LazyProviders {
     /// Returns the provider with this name. It is always the same one, so that its connections are shared.
-    fn provider(&self, name: &str, endpoint_override: &EndpointOverride) -> Result<Arc<dyn Model>, String> {
+    fn provider(
+        &self,
+        name: &str,
+        endpoint_override: &EndpointOverride,
+    ) -> Result<Arc<dyn Model>, ModelUnavailable> {
         let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(existing) = providers
             .iter()

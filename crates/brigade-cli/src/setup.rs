@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brigade::agents::{AgentCatalog, ProblemKind};
 use brigade::mcp::{DEFAULT_START_TIMEOUT, ServerProblem, Servers};
+use brigade::model::ModelUnavailable;
 use brigade::model::passthrough::{self, Passthrough};
 use brigade::model::script::Script;
 use brigade::store::{MemoryStore, SqliteStore};
@@ -322,7 +323,7 @@ pub(crate) fn models(settings: &Settings) -> Models {
     let models = Models::default()
         .with(passthrough::PROVIDER, Passthrough)
         .with_providers(names, move |name, endpoint_override| {
-            providers.model(name, endpoint_override, &environment, &prices)
+            Ok(providers.model(name, endpoint_override, &environment, &prices)?)
         });
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
     models.with_resolver(move |name| {
@@ -331,11 +332,12 @@ pub(crate) fn models(settings: &Settings) -> Models {
         if let Some(model) = loaded.get(name) {
             return Some(Ok(model.clone()));
         }
-        Some(load_script(Path::new(file)).map(|script| {
+        let script = load_script(Path::new(file)).map(|script| {
             let model: Arc<dyn Model> = Arc::new(script);
             loaded.insert(name.to_owned(), model.clone());
             model
-        }))
+        });
+        Some(script.map_err(ModelUnavailable::from))
     })
 }
 

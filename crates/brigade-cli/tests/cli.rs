@@ -48,4 +48,5 @@ mod tidy;
 mod tls;
 mod transcript;
 mod trust;
+mod typed_errors;
 mod usage_errors;

@@ -6,9 +6,14 @@ use serde_json::Value;
 /// Nano-dollars in a dollar.
 pub(crate) const NANO: u64 = 1_000_000_000;
 
+/// Reason why a text or value is not an amount.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidAmount(String);
+
 /// Parses a number of tokens or of other units: `500000`, `500_000`, `500k`, `1.5M`.
-pub fn parse_count(text: &str) -> Result<u64, String> {
-    let refuse = || format!("'{text}' is not a whole number such as 500000, 500k or 2M");
+pub fn parse_count(text: &str) -> Result<u64, InvalidAmount> {
+    let refuse = || InvalidAmount(format!("'{text}' is not a whole number such as 500000, 500k or 2M"));
     let plain = text.trim().replace('_', "");
     let (number, digits) = match plain.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&plain[..at], 3),
@@ -19,13 +24,13 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 }
 
 /// Parses an amount of dollars as nano-dollars, exactly: `2`, `2.50`, `$2`.
-pub fn parse_dollars(text: &str) -> Result<u64, String> {
+pub fn parse_dollars(text: &str) -> Result<u64, InvalidAmount> {
     let number = text.trim().strip_prefix('$').unwrap_or(text.trim());
     if number.split_once('.').is_some_and(|(_, fraction)| fraction.trim_end_matches('0').len() > 9) {
-        return Err(format!("'{text}' has more than nine decimal places"));
+        return Err(InvalidAmount(format!("'{text}' has more than nine decimal places")));
     }
-    decimal(number, 9)
-        .ok_or_else(|| format!("'{text}' is not an amount in dollars. Use a number such as 2 or 0.50"))
+    let refuse = || format!("'{text}' is not an amount in dollars. Use a number such as 2 or 0.50");
+    decimal(number, 9).ok_or_else(|| InvalidAmount(refuse()))
 }
 
 /// Returns a decimal number times ten to the power of `digits`, if the result is an integer.
@@ -46,7 +51,7 @@ fn decimal(number: &str, digits: usize) -> Option<u64> {
 }
 
 /// Reads a positive number of tokens from JSON, TOML or YAML: a number, or text with a suffix.
-pub fn tokens_from_value(value: &Value) -> Result<u64, String> {
+pub fn tokens_from_value(value: &Value) -> Result<u64, InvalidAmount> {
     let tokens = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => Some(parse_count(text)?),
@@ -54,18 +59,19 @@ pub fn tokens_from_value(value: &Value) -> Result<u64, String> {
     };
     tokens
         .filter(|tokens| *tokens > 0)
-        .ok_or_else(|| "expected a number of tokens such as 50000 or \"50k\"".to_owned())
+        .ok_or_else(|| InvalidAmount("expected a number of tokens such as 50000 or \"50k\"".to_owned()))
 }
 
 /// Reads a positive amount of dollars from JSON, TOML or YAML as nano-dollars: a number, or text. A float is read
 /// as its shortest decimal form, which is the one that was written.
-pub fn dollars_from_value(value: &Value) -> Result<u64, String> {
+pub fn dollars_from_value(value: &Value) -> Result<u64, InvalidAmount> {
     let nano = match value {
         Value::Number(number) => Some(parse_dollars(&number.to_string())?),
         Value::String(text) => Some(parse_dollars(text)?),
         _ => None,
     };
-    nano.filter(|nano| *nano > 0).ok_or_else(|| "expected an amount in dollars such as 0.50".to_owned())
+    nano.filter(|nano| *nano > 0)
+        .ok_or_else(|| InvalidAmount("expected an amount in dollars such as 0.50".to_owned()))
 }
 
 /// Converts nano-dollars to dollars, as a number for JSON.
@@ -157,10 +163,10 @@ mod tests {
         assert_eq!(parse_dollars("1.0000000010"), Ok(1_000_000_001), "a zero at the end is no decimal place");
         assert_eq!(parse_dollars(" $2.50 "), Ok(2_500_000_000));
         assert_eq!(
-            parse_dollars("0.0000000001").unwrap_err(),
+            parse_dollars("0.0000000001").unwrap_err().to_string(),
             "'0.0000000001' has more than nine decimal places"
         );
-        assert!(parse_dollars("two").unwrap_err().contains("is not an amount in dollars"));
+        assert!(parse_dollars("two").unwrap_err().to_string().contains("is not an amount in dollars"));
     }
 
     #[test]

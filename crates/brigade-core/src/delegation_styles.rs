@@ -15,7 +15,7 @@ mod titles;
 
 use crate::agent::{Agent, Backend};
 use crate::delegation::{Delegation, DelegationStyle, Outcome};
-use crate::message::{ToolOutput, ToolSpec};
+use crate::message::{Refusal, ToolOutput, ToolSpec};
 use child_model::provider;
 pub use child_model::{PASSTHROUGH_PREFIX, resolve_model};
 pub use config::{DelegationConfig, EnabledStyles};
@@ -179,7 +179,7 @@ impl DelegationStyles {
     }
 
     /// Parses a call of the delegation tool `tool`.
-    pub fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+    pub fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, Refusal> {
         let style = self.of_tool(tool).filter(|style| self.is_selected(style.info().id));
         let style = style.ok_or_else(|| not_available(tool))?;
         let mut plan = style.plan(tool, caller, arguments)?;
@@ -241,8 +241,8 @@ impl DelegationStyles {
     }
 }
 
-fn not_available(tool: &str) -> String {
-    format!("`{tool}` is not available (recursion limit or configuration). Do the task yourself.")
+fn not_available(tool: &str) -> Refusal {
+    format!("`{tool}` is not available (recursion limit or configuration). Do the task yourself.").into()
 }
 
 #[cfg(test)]

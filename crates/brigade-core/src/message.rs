@@ -92,6 +92,17 @@ impl ToolOutput {
     }
 }
 
+/// Refusal of a call or request, as the agent that made it reads it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(String);
+
+impl<T: Into<String>> From<T> for Refusal {
+    fn from(text: T) -> Refusal {
+        Refusal(text.into())
+    }
+}
+
 /// Message of a request. Every call in an [`Message::Assistant`] has its result in the [`Message::Results`] that
 /// directly follows it.
 #[derive(Debug, Clone, PartialEq)]

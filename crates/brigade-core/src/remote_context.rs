@@ -49,21 +49,30 @@ pub struct RemoteContext {
     pub mode: Option<Mode>,
 }
 
+/// Error for an invalid entry of a `_meta` object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`_meta.{key}`: {cause}")]
+pub struct InvalidMeta {
+    pub(crate) key: &'static str,
+    pub(crate) cause: String,
+}
+
 impl RemoteContext {
     /// Reads the context of a `_meta` object, if it contains one. An invalid context is an error: ignoring it would
     /// remove all limits.
-    pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<RemoteContext>, String> {
+    pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<RemoteContext>, InvalidMeta> {
         let Some(value) = meta.get(META_KEY) else { return Ok(None) };
+        let invalid = |cause| InvalidMeta { key: META_KEY, cause };
         let remote_context: RemoteContext =
-            serde_json::from_value(value.clone()).map_err(|cause| format!("`_meta.{META_KEY}`: {cause}"))?;
+            serde_json::from_value(value.clone()).map_err(|cause| invalid(cause.to_string()))?;
         if remote_context.lineage.len() > MAX_LINEAGE_LEN {
-            return Err(format!("`_meta.{META_KEY}`: more than {MAX_LINEAGE_LEN} sessions in the lineage"));
+            return Err(invalid(format!("more than {MAX_LINEAGE_LEN} sessions in the lineage")));
         }
         let is_name = |name: &String| {
             (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
         };
         if !remote_context.lineage.iter().all(is_name) {
-            return Err(format!("`_meta.{META_KEY}`: the lineage contains an invalid session id"));
+            return Err(invalid("the lineage contains an invalid session id".to_owned()));
         }
         Ok(Some(remote_context))
     }
@@ -246,7 +255,8 @@ mod tests {
 
     #[test]
     fn lineage_is_bounded() {
-        let lineage = |names: Vec<String>| RemoteContext::from_meta(&meta(json!({ "lineage": names })));
+        let read = |names: Vec<String>| RemoteContext::from_meta(&meta(json!({ "lineage": names })));
+        let lineage = |names| read(names).map_err(|error| error.to_string());
         let names = |count: usize, length: usize| vec!["n".repeat(length); count];
         assert_eq!(lineage(names(64, 512)).unwrap().unwrap().lineage, names(64, 512));
         let too_many = "`_meta.brigade/hop`: more than 64 sessions in the lineage";

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::amount::dollars_as_f64;
 use crate::grant::Budget;
 use crate::money::{Resources, Spent, Usage};
+use crate::remote_context::InvalidMeta;
 
 /// `_meta` key of a usage report.
 pub const META_KEY: &str = "brigade/spent";
@@ -50,10 +51,10 @@ pub struct UsageReport {
 
 impl UsageReport {
     /// Reads the report of a `_meta` object, if it contains one.
-    pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<UsageReport>, String> {
+    pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<UsageReport>, InvalidMeta> {
         let Some(value) = meta.get(META_KEY) else { return Ok(None) };
         let report = serde_json::from_value(value.clone());
-        report.map(Some).map_err(|cause| format!("`_meta.{META_KEY}`: {cause}"))
+        report.map(Some).map_err(|cause| InvalidMeta { key: META_KEY, cause: cause.to_string() })
     }
 
     /// Returns the report as JSON. `usd` is in nano-dollars; the same amount is added with its unit.

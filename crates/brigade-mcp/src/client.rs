@@ -36,7 +36,7 @@ use brigade_base::Secret;
 pub use brigade_base::process::StdioCommand;
 use brigade_http_client::Proxies;
 use brigade_tools::AnyTool;
-use oauth::LoginSettings;
+use oauth::{LoginError, LoginSettings};
 use server::Server;
 
 /// Default timeout of a call.
@@ -89,6 +89,29 @@ pub struct ServerProblem {
     pub message: String,
 }
 
+/// Reason why a server, or one of its tools, cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum McpError {
+    /// The configuration is invalid.
+    #[error("{0}")]
+    Config(String),
+    /// The server cannot be started or reached.
+    #[error("{0}")]
+    Connect(String),
+    /// The server requires a login, or the login cannot be used.
+    #[error(transparent)]
+    Login(#[from] LoginError),
+    /// The server violated the protocol or a limit.
+    #[error("{0}")]
+    Protocol(String),
+    /// A request failed.
+    #[error("{0}")]
+    Request(String),
+    /// A tool cannot be offered or called.
+    #[error("{0}")]
+    Tool(String),
+}
+
 /// Connected servers. They end when this value and all of its tools are dropped.
 #[derive(Clone, Default)]
 pub struct Servers {
@@ -105,7 +128,9 @@ impl Servers {
         for config in configs {
             match name::server(&config.name) {
                 Ok(name) => named.entry(name).or_default().push(config),
-                Err(message) => servers.problems.push(ServerProblem { server: config.name, message }),
+                Err(error) => {
+                    servers.problems.push(ServerProblem { server: config.name, message: error.to_string() })
+                }
             }
         }
         let mut wanted = Vec::new();
@@ -130,7 +155,7 @@ impl Servers {
                     servers.problems.extend(problems.into_iter().map(problem));
                     servers.tools.extend(offered);
                 }
-                Err(message) => servers.problems.push(problem(message)),
+                Err(error) => servers.problems.push(problem(error.to_string())),
             }
         }
         servers

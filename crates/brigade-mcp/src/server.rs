@@ -329,8 +329,8 @@ fn remote_context(
 ) -> Result<Option<RemoteContext>, ErrorData> {
     let metas = [Some(&context.meta), meta];
     for meta in metas.into_iter().flatten() {
-        if let Some(remote_context) =
-            RemoteContext::from_meta(meta).map_err(|cause| ErrorData::invalid_params(cause, None))?
+        if let Some(remote_context) = RemoteContext::from_meta(meta)
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?
         {
             return Ok(Some(remote_context));
         }

@@ -16,6 +16,30 @@ use crate::tool::AnyTool;
 pub const INTERRUPTED: &str = "interrupted, outcome unknown: Brigade exited while the external agent was working, \
 and the agent was not called again";
 
+/// Reason why an external agent cannot be used, or has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExternalError {
+    /// The runtime has no external agents.
+    #[error("no external agents are configured. Add one under `[acp.servers.NAME]`.")]
+    NotConfigured,
+    /// The place does not exist. The text lists the known ones.
+    #[error("{0}")]
+    UnknownPlace(String),
+    /// The program cannot be started, or a session on it cannot be opened as configured.
+    #[error("{0}")]
+    Start(String),
+    /// The program answered a request with an error.
+    #[error("{0}")]
+    Request(String),
+    /// The program exited or closed its connection.
+    #[error("{0}")]
+    Lost(String),
+    /// The program violated the protocol or a limit.
+    #[error("{0}")]
+    Protocol(String),
+}
+
 /// External agents that a runtime can reach.
 ///
 /// # Contract
@@ -25,7 +49,7 @@ and the agent was not called again";
 /// * Everything kept for a session is released when the session is [ended](ExternalAgents::end).
 pub trait ExternalAgents: Send + Sync + 'static {
     /// Returns the model for the agent at this place.
-    fn model(&self, place: &str) -> Result<Arc<dyn Model>, String>;
+    fn model(&self, place: &str) -> Result<Arc<dyn Model>, ExternalError>;
 
     /// Returns the default limits of an agent at this place.
     fn limits(&self, place: &str) -> ExternalLimits;

@@ -23,7 +23,8 @@ use brigade_tools::skills;
 
 pub use observer::{Observation, Observer, Observers};
 pub use open_sessions::{OpenSession, OpenSessions};
+pub use resolved_agent::UnpricedModel;
 pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, SessionInfo, Task};
-pub use schema::{ResultSchema, SchemaError};
+pub use schema::{ResultSchema, SchemaError, ValidationError};
 pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
 pub use undo::{UndoResult, UndoneFile, undo};

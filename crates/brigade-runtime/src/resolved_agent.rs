@@ -5,9 +5,9 @@ use std::sync::Arc;
 use brigade_core::state::CostModel;
 use brigade_core::{Agent, Authority, Budget, Hash, Limit, Resources, ToolSpec};
 
-use crate::external::ExternalAgents;
-use crate::external::ExternalLimits;
-use crate::model::ModelHandle;
+use crate::agents::LoadError;
+use crate::external::{ExternalAgents, ExternalError, ExternalLimits};
+use crate::model::{ModelHandle, UnknownModel};
 use crate::tool::Files;
 
 /// Everything derived from an agent, its authority and its depth. Identical siblings share it.
@@ -55,17 +55,38 @@ pub(crate) struct ModelOption {
     pub(crate) is_priced: bool,
 }
 
+/// Reason why an agent cannot be resolved.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    #[error(transparent)]
+    Definition(#[from] LoadError),
+    #[error("cannot run the agent '{id}': its file no longer contains `api_key`. Add it again.")]
+    KeyRemoved { id: String },
+    #[error(transparent)]
+    Model(#[from] UnknownModel),
+    #[error(transparent)]
+    External(#[from] ExternalError),
+}
+
+/// Error for a budget in dollars that cannot be enforced, because the price of a model is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, in dollars per million tokens, under `[prices.\"{name}\"]` in your configuration, or replace `--budget-usd` and `budget.usd` with a budget in tokens."
+)]
+pub struct UnpricedModel {
+    /// The model.
+    pub name: String,
+}
+
 impl ResolvedAgent {
     /// Refuses a budget in dollars for a model with an unknown price, because it could not be enforced.
-    pub(crate) fn check_budget(&self, budget: &Budget) -> Result<(), String> {
+    pub(crate) fn check_budget(&self, budget: &Budget) -> Result<(), UnpricedModel> {
         let AgentKind::Local(local) = &self.kind else { return Ok(()) };
         let mut options = std::iter::once(&local.primary).chain(&local.fallbacks);
         match options.find(|model_option| !model_option.is_priced) {
-            Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
-                "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, \
-                 in dollars per million tokens, under `[prices.\"{name}\"]` in your configuration, or replace \
-                 `--budget-usd` and `budget.usd` with a budget in tokens."
-            )),
+            Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => {
+                Err(UnpricedModel { name: name.clone() })
+            }
             Some(_) | None => Ok(()),
         }
     }

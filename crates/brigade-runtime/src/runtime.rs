@@ -163,7 +163,7 @@ impl Runtime {
         let authority = self.root_authority(&agent, &delegation);
         check_depth(depth, &authority)?;
         // The model is resolved before anything is written, so that an unknown name leaves no session behind.
-        self.core.check_model(&agent).map_err(RunError::Config)?;
+        self.core.check_model(&agent)?;
         let lease = self.core.store.lease(&session, &self.owner, clock::now()).await?;
         let tree = Arc::new(Tree::new(
             self.core.clone(),
@@ -173,9 +173,9 @@ impl Runtime {
             Overrides::default(),
         ));
         tree.agents.set_environment(&delegation, depth);
-        let resolved = tree.agents.resolve(agent, authority, depth).map_err(RunError::Config)?;
+        let resolved = tree.agents.resolve(agent, authority, depth)?;
         let round = self.root_round(delegation, &resolved, &options);
-        resolved.check_budget(&round.grant.budget).map_err(RunError::Unpriced)?;
+        resolved.check_budget(&round.grant.budget)?;
         let driver = Driver::begin(tree.clone(), session, round, resolved, None);
         self.drive(tree, driver).await
     }
@@ -294,7 +294,7 @@ impl Runtime {
             tree.agents.set_environment(&round.delegation, round.depth);
             let resolved =
                 tree.agents.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
-            resolved.check_budget(&round.grant.budget).map_err(RunError::Unpriced)?;
+            resolved.check_budget(&round.grant.budget)?;
             let driver = Driver::resume(tree.clone(), state, resolved, started);
             return self.drive(tree, driver).await;
         }
@@ -360,9 +360,9 @@ impl Runtime {
         let depth = remote::depth(&delegation);
         check_depth(depth, &authority)?;
         tree.agents.set_environment(&delegation, depth);
-        let resolved = tree.agents.resolve(agent, authority, depth).map_err(RunError::Config)?;
+        let resolved = tree.agents.resolve(agent, authority, depth)?;
         let next = self.root_round(delegation, &resolved, &options);
-        resolved.check_budget(&next.grant.budget).map_err(RunError::Unpriced)?;
+        resolved.check_budget(&next.grant.budget)?;
         let has_reason = state.has_unread_input() || reason == Reason::Compact;
         let message = (!has_reason).then(|| match is_imported {
             true => imported::RESUME_IMPORTED_MESSAGE.to_owned(),

@@ -50,6 +50,21 @@ pub enum SchemaError {
     Unsupported,
 }
 
+/// Reason why a text does not match a schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ValidationError {
+    /// The schema cannot be used.
+    #[error("cannot use the schema: {0}")]
+    Schema(#[from] SchemaError),
+    /// The text is not JSON.
+    #[error("it is not JSON: {0}")]
+    NotJson(String),
+    /// The JSON does not match.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
 impl ResultSchema {
     /// Parses and checks a schema.
     pub fn parse(text: &str) -> Result<ResultSchema, SchemaError> {
@@ -63,13 +78,13 @@ impl ResultSchema {
     }
 
     /// Returns the JSON in a text on one line, or a validation error. The JSON may be in a fenced code block.
-    pub fn validate(&self, text: &str) -> Result<String, String> {
-        let validator = validator(&self.0).map_err(|error| format!("cannot use the schema: {error}"))?;
-        let value =
-            json::parse(strip_code_fence(text)).map_err(|cause| format!("it is not JSON: {cause}"))?;
+    pub fn validate(&self, text: &str) -> Result<String, ValidationError> {
+        let validator = validator(&self.0)?;
+        let value = json::parse(strip_code_fence(text))
+            .map_err(|cause| ValidationError::NotJson(cause.to_string()))?;
         match validator.error(&value) {
             None => Ok(value.to_string()),
-            Some(error) => Err(error),
+            Some(error) => Err(ValidationError::Mismatch(error)),
         }
     }
 }
@@ -121,7 +136,7 @@ mod tests {
         }"##;
         let schema = ResultSchema::parse(schema).unwrap();
         assert_eq!(schema.validate("```json\n{\"n\": 1}\n```"), Ok(r#"{"n":1}"#.to_owned()));
-        assert!(schema.validate("{}").unwrap_err().contains("\"n\" is a required property"));
+        assert!(schema.validate("{}").unwrap_err().to_string().contains("\"n\" is a required property"));
     }
 
     #[test]

@@ -133,7 +133,7 @@ async fn undo_file(
     let (workspace_files, place) = (files.clone(), path.to_owned());
     let now = match blocking(move || workspace_files.hash(&place)).await {
         Ok(now) => now,
-        Err(cause) => return Ok(UndoResult::Refused { cause }),
+        Err(refused) => return Ok(refused),
     };
     let UndoTarget { content, is_first } = match target(now, edits) {
         Ok(target) => target,
@@ -160,7 +160,7 @@ async fn undo_file(
         Ok(()) if removes => UndoResult::Removed,
         Ok(()) if is_first => UndoResult::Restored,
         Ok(()) => UndoResult::PartlyRestored,
-        Err(cause) => UndoResult::Refused { cause },
+        Err(refused) => refused,
     })
 }
 
@@ -188,17 +188,17 @@ fn target(now: Option<Hash>, edits: &[FileEdit]) -> Result<UndoTarget, UndoResul
     Err(UndoResult::Refused { cause: cause.to_owned() })
 }
 
-/// Runs file operations on a thread that may block. The error is the end of a sentence.
+/// Runs file operations on a thread that may block.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
-) -> Result<T, String> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(|error| match error {
-            FileError::Changed { .. } => "it has changed since the edit".to_owned(),
-            error => error.to_string(),
-        }),
-        Err(error) => Err(error.to_string()),
-    }
+) -> Result<T, UndoResult> {
+    let cause = match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(result)) => return Ok(result),
+        Ok(Err(FileError::Changed { .. })) => "it has changed since the edit".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    Err(UndoResult::Refused { cause })
 }
 
 #[cfg(test)]

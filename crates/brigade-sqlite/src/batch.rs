@@ -102,7 +102,8 @@ impl Snapshot<'_> {
     ) -> Result<Record, StoreError> {
         let read = || {
             let mut event = backend::decode(line, batch.v)?;
-            backend::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
+            let damaged = |error: rusqlite::Error| DecodeError::Damaged(error.to_string());
+            backend::hydrate(&mut event, &mut |hash| self.content(hash).map_err(damaged))?;
             if batch.flag != backend::flag(&event) {
                 return Err(DecodeError::Damaged("its index entry does not match its content".into()));
             }

@@ -160,11 +160,9 @@ impl Snapshot<'_> {
         }
     }
 
-    pub(super) fn content(&self, hash: Hash) -> Result<Option<Arc<str>>, String> {
+    pub(super) fn content(&self, hash: Hash) -> rusqlite::Result<Option<Arc<str>>> {
         let sql = "SELECT body FROM blobs WHERE hash = ?";
-        let query =
-            || self.connection.prepare_cached(sql)?.query_row([hash.as_bytes()], |row| row.get(0)).optional();
-        query().map_err(|error: rusqlite::Error| error.to_string())
+        self.connection.prepare_cached(sql)?.query_row([hash.as_bytes()], |row| row.get(0)).optional()
     }
 
     /// Returns a definition by its hash.
@@ -174,7 +172,7 @@ impl Snapshot<'_> {
                 Err(broken(self.place, format!("the content {hash} was altered")))
             }
             Ok(content) => Ok(content),
-            Err(cause) => Err(broken(self.place, cause)),
+            Err(cause) => Err(broken(self.place, cause.to_string())),
         }
     }
 

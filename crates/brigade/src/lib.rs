@@ -133,6 +133,7 @@ pub use brigade_runtime::{
     OpenSession, OpenSessions, ResultSchema, ResumeOptions, Run, RunError, RunResult, Runtime, SchemaError,
     SessionInfo, Settings, Task, UndoResult, UndoneFile, external, lifecycle, observer, open_sessions, undo,
 };
+pub use brigade_runtime::{UnpricedModel, ValidationError};
 pub use brigade_tools::skills;
 pub use builder::{Brigade, BrigadeBuilder, BuildError, TaskRun, known_tools};
 pub use event_stream::{RunEvent, RunEvents};

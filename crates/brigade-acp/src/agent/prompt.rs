@@ -70,7 +70,9 @@ fn fence(text: &str) -> String {
 pub(super) fn remote_context(params: &Value) -> Result<Option<RemoteContext>, acp::Error> {
     match params.get("_meta") {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::Object(meta)) => RemoteContext::from_meta(meta).map_err(errors::params),
+        Some(Value::Object(meta)) => {
+            RemoteContext::from_meta(meta).map_err(|error| errors::params(error.to_string()))
+        }
         Some(_) => Err(errors::params("`_meta` must be an object")),
     }
 }

@@ -9,6 +9,7 @@ use agent_client_protocol_schema::v1::{
 };
 use brigade::core::text::truncate_bytes;
 use brigade_core::ToolOutput;
+use brigade_core::message::Refusal;
 use brigade_sandbox::{shell_quoted, single_quoted};
 use serde_json::{Value, json};
 
@@ -43,9 +44,9 @@ impl AgentRequest {
         id: Value,
         params: Value,
         sub_agent: Option<String>,
-    ) -> Option<Result<AgentRequest, String>> {
-        fn parse<T: serde::de::DeserializeOwned>(params: Value) -> Result<T, String> {
-            serde_json::from_value(params).map_err(|cause| sanitize(&cause.to_string()))
+    ) -> Option<Result<AgentRequest, Refusal>> {
+        fn parse<T: serde::de::DeserializeOwned>(params: Value) -> Result<T, Refusal> {
+            serde_json::from_value(params).map_err(|cause| sanitize(&cause.to_string()).into())
         }
         let request = match method {
             "fs/read_text_file" => parse(params).map(RequestKind::Read),
@@ -74,7 +75,7 @@ impl AgentRequest {
         root: &Path,
         details: Option<CallDetails>,
         requester: Option<String>,
-    ) -> Result<(String, Value), String> {
+    ) -> Result<(String, Value), Refusal> {
         Ok(match &self.request {
             RequestKind::Read(request) => {
                 let path = request.path.display().to_string();
@@ -202,9 +203,9 @@ fn permission(
     name: &str,
     details: CallDetails,
     requester: Option<String>,
-) -> Result<(String, Value), String> {
+) -> Result<(String, Value), Refusal> {
     if details.is_too_large {
-        return Err("cannot check this call: it lists too many files, or its command is too long".to_owned());
+        return Err("cannot check this call: it lists too many files, or its command is too long".into());
     }
     let kind = details.kind.unwrap_or_default();
     let judged = if details.command.is_some() { ToolKind::Execute } else { kind };

@@ -10,6 +10,7 @@ use agent_client_protocol_schema::v1::{
     ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, InitializeResponse,
     SessionUpdate, SubagentCapabilities,
 };
+use brigade::external::ExternalError;
 use brigade::process::{BoundedLine, BoundedLines, CloseReason, Redactor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -82,7 +83,7 @@ struct ConnectionState {
 }
 
 enum Pending {
-    Response(oneshot::Sender<Result<Value, String>>),
+    Response(oneshot::Sender<Result<Value, ExternalError>>),
     Prompt(Weak<ExternalSession>),
 }
 
@@ -104,8 +105,11 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 }
 
 impl Peer {
-    /// Starts the program and initializes the connection. The error is a message for the user.
-    pub(super) async fn start(server: &AgentServer, extra_arguments: &[String]) -> Result<Arc<Peer>, String> {
+    /// Starts the program and initializes the connection.
+    pub(super) async fn start(
+        server: &AgentServer,
+        extra_arguments: &[String],
+    ) -> Result<Arc<Peer>, ExternalError> {
         let close_reason = CloseReason::default();
         let redactor = process::redactor(server);
         let (stream, process) = process::start(server, extra_arguments, &close_reason, redactor.clone())?;
@@ -126,21 +130,22 @@ impl Peer {
         ];
         let params_sent = initialize_request();
         let initialized = connection.request("initialize", &params_sent);
+        let cannot = |cause: String| ExternalError::Start(format!("cannot initialize the agent: {cause}"));
         let answer = match tokio::time::timeout(server.start_timeout, initialized).await {
-            Ok(answer) => answer.map_err(|cause| format!("cannot initialize the agent: {cause}"))?,
+            Ok(answer) => answer.map_err(|cause| cannot(cause.to_string()))?,
             Err(_) => {
-                let time = server.start_timeout.as_secs();
-                return Err(format!("cannot initialize the agent: no response within {time} s"));
+                return Err(cannot(format!("no response within {} s", server.start_timeout.as_secs())));
             }
         };
         let answer: InitializeResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!("invalid response to `initialize`: {}", connection.redactor.sanitize(&cause.to_string()))
+            let cause = connection.redactor.sanitize(&cause.to_string());
+            ExternalError::Protocol(format!("invalid response to `initialize`: {cause}"))
         })?;
         if answer.protocol_version != ProtocolVersion::V1 {
-            return Err(format!(
+            return Err(ExternalError::Protocol(format!(
                 "unsupported ACP version {}. Only version 1 is supported.",
                 answer.protocol_version
-            ));
+            )));
         }
         connection.close_reason.connected();
         debug!(target: "brigade::acp", server = server.name, "handshake complete");
@@ -239,14 +244,18 @@ fn initialize_request() -> InitializeRequest {
 }
 
 impl AgentConnection {
-    /// Sends a request and waits for the response. The error is a message for the user.
-    pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Result<Value, String> {
+    /// Sends a request and waits for the response.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<Value, ExternalError> {
         let (sender, answer) = oneshot::channel();
         let id = self.register(Pending::Response(sender));
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(self.lost_reason().await),
+            Err(_) => Err(ExternalError::Lost(self.lost_reason().await)),
         }
     }
 
@@ -328,7 +337,7 @@ impl AgentConnection {
     }
 
     /// Handles a line. An error is the reason to terminate the process.
-    fn take(&self, line: &[u8]) -> Result<(), String> {
+    fn take(&self, line: &[u8]) -> Result<(), ExternalError> {
         let line = line.trim_ascii();
         if line.is_empty() {
             return Ok(());
@@ -336,32 +345,33 @@ impl AgentConnection {
         if line.first() != Some(&b'{') {
             let stray_lines = self.stray_lines.fetch_add(1, Ordering::SeqCst) + 1;
             return match stray_lines > MAX_STRAY_LINES {
-                true => Err(format!(
-                    "the process was killed because it printed more than {MAX_STRAY_LINES} lines to standard output that are not JSON-RPC messages"
-                )),
+                true => Err(violation(&format!(
+                    "printed more than {MAX_STRAY_LINES} lines to standard output that are not JSON-RPC messages"
+                ))),
                 false => Ok(()),
             };
         }
         let message: Message = serde_json::from_slice(line).map_err(|cause| {
             let cause = self.redactor.sanitize(&cause.to_string());
-            format!("the process was killed because it sent an invalid message: {cause}")
+            violation(&format!("sent an invalid message: {cause}"))
         })?;
         match (message.method, message.id) {
             (Some(_), Some(id)) if !is_id(&id) => {
-                return Err(format!(
-                    "the process was killed because it sent a request id that is neither a number nor a string of \
+                return Err(violation(&format!(
+                    "sent a request id that is neither a number nor a string of \
                      at most {MAX_ID_BYTES} bytes"
-                ));
+                )));
             }
             (Some(method), Some(id)) => self.handle_request(&method, id, message.params, line.len()),
             (Some(method), None) => self.handle_notification(&method, message.params, line.len()),
             (None, id) => {
                 let answer = match (message.result, message.error) {
-                    (_, Some(error)) => Err(self.redactor.sanitize(&error_text(&error))),
+                    (_, Some(error)) => {
+                        Err(ExternalError::Request(self.redactor.sanitize(&error_text(&error))))
+                    }
                     (Some(result), None) => Ok(result),
                     (None, None) => {
-                        return Err("the process was killed because it sent a message without `method`, `result` or `error`"
-                            .to_owned());
+                        return Err(violation("sent a message without `method`, `result` or `error`"));
                     }
                 };
                 return self.handle_response(id.as_ref(), answer, line.len());
@@ -374,14 +384,14 @@ impl AgentConnection {
     fn handle_response(
         &self,
         id: Option<&Value>,
-        answer: Result<Value, String>,
+        answer: Result<Value, ExternalError>,
         bytes: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), ExternalError> {
         let waiting = {
             let mut state = lock(&self.state);
             let id = id.and_then(Value::as_u64).filter(|id| *id < state.next);
             let Some(id) = id else {
-                return Err("the process was killed because it responded to an unknown request".to_owned());
+                return Err(violation("responded to an unknown request"));
             };
             state.pending.remove(&id)
         };
@@ -458,6 +468,11 @@ pub(super) const METHODS: [&str; 8] = [
     "terminal/release",
 ];
 
+/// Reason to kill a process that violated the protocol.
+fn violation(what: &str) -> ExternalError {
+    ExternalError::Protocol(format!("the process was killed because it {what}"))
+}
+
 /// Whether this is a valid request id.
 fn is_id(id: &Value) -> bool {
     match id {
@@ -485,7 +500,7 @@ async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
         match lines.next().await {
             Ok(Some(BoundedLine::Complete(line))) => {
                 if let Err(reason) = connection.take(&line) {
-                    connection.close_reason.set(reason);
+                    connection.close_reason.set(reason.to_string());
                     break;
                 }
             }

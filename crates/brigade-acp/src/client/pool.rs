@@ -8,7 +8,7 @@ use agent_client_protocol_schema::v1::{
     NewSessionRequest, NewSessionResponse, SessionConfigOptionCategory, SetSessionConfigOptionRequest,
     SetSessionModeRequest,
 };
-use brigade::external::{ExternalAgents, ExternalLimits, ExternalTool, ReportedUsage};
+use brigade::external::{ExternalAgents, ExternalError, ExternalLimits, ExternalTool, ReportedUsage};
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade_core::permission::Mode;
 use brigade_core::{Price, SessionId};
@@ -57,7 +57,7 @@ struct Processes {
 }
 
 /// The start of a process, shared by all sessions that wait for it. It is cancelled when no session waits.
-type StartFuture = BoxFuture<'static, Result<Arc<Peer>, String>>;
+type StartFuture = BoxFuture<'static, Result<Arc<Peer>, ExternalError>>;
 
 /// A process, and its arguments in addition to those of the server.
 struct Process {
@@ -94,19 +94,19 @@ impl Acp {
 
     /// Starts a server, initializes the connection and terminates it. Returns its name and version, or the
     /// reason why it cannot be used.
-    pub async fn probe(&self, name: &str) -> Result<String, String> {
+    pub async fn probe(&self, name: &str) -> Result<String, ExternalError> {
         let server_pool = self.pool.server_pool(name)?;
         let server = &server_pool.server;
         let redactor = process::redactor(server);
         match Peer::start(server, &server.options.arguments).await {
             Ok(peer) => Ok(redactor.redact(&peer.title)),
-            Err(cause) => Err(redactor.redact(&cause)),
+            Err(cause) => Err(ExternalError::Start(redactor.redact(&cause.to_string()))),
         }
     }
 }
 
 impl ExternalAgents for Acp {
-    fn model(&self, place: &str) -> Result<Arc<dyn Model>, String> {
+    fn model(&self, place: &str) -> Result<Arc<dyn Model>, ExternalError> {
         let target = self.pool.target(place)?;
         Ok(Arc::new(ExternalModel { pool: Arc::downgrade(&self.pool), target }))
     }
@@ -162,15 +162,16 @@ impl Pool {
         lock(&self.sessions).get(session).cloned()
     }
 
-    fn server_pool(&self, name: &str) -> Result<&Arc<ServerPool>, String> {
+    fn server_pool(&self, name: &str) -> Result<&Arc<ServerPool>, ExternalError> {
         self.servers.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.servers.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            format!("unknown server '{}'. Servers in `acp.servers`: {known}", sanitize(name))
+            let name = sanitize(name);
+            ExternalError::UnknownPlace(format!("unknown server '{name}'. Servers in `acp.servers`: {known}"))
         })
     }
 
-    fn target(&self, place: &str) -> Result<AgentTarget, String> {
+    fn target(&self, place: &str) -> Result<AgentTarget, ExternalError> {
         let (name, agent) = place.split_once('/').map_or((place, None), |(name, agent)| (name, Some(agent)));
         let server = self.server_pool(name)?.server.clone();
         let defaults = server.options.clone();
@@ -180,10 +181,10 @@ impl Pool {
                 let overrides = server.agents.get(agent).cloned().ok_or_else(|| {
                     let known: Vec<&str> = server.agents.keys().map(String::as_str).collect();
                     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                    format!(
+                    ExternalError::UnknownPlace(format!(
                         "unknown agent '{}' of server '{name}'. Agents in `acp.servers.{name}.agents`: {known}",
                         sanitize(agent)
-                    )
+                    ))
                 })?;
                 let arguments = defaults.arguments.into_iter().chain(overrides.arguments).collect();
                 AgentOptions {
@@ -202,7 +203,7 @@ impl Pool {
         session: &SessionId,
         target: &AgentTarget,
         mode: Mode,
-    ) -> Result<OpenedSession, String> {
+    ) -> Result<OpenedSession, ExternalError> {
         let server_pool = self.server_pool(&target.server.name)?;
         let mut attempt = 0;
         let opened = loop {
@@ -218,7 +219,9 @@ impl Pool {
                 Err(_) => {
                     peer.retire();
                     let time = target.server.start_timeout.as_secs();
-                    return Err(format!("cannot open a session: no response within {time} s"));
+                    return Err(ExternalError::Start(format!(
+                        "cannot open a session: no response within {time} s"
+                    )));
                 }
             }
         };
@@ -232,7 +235,7 @@ impl Pool {
 
 impl ServerPool {
     /// Takes a slot on a running process, or starts a new one.
-    async fn acquire_slot(&self, extra_arguments: &[String]) -> Result<SessionSlot, String> {
+    async fn acquire_slot(&self, extra_arguments: &[String]) -> Result<SessionSlot, ExternalError> {
         let limit = self.server.max_sessions.max(1);
         loop {
             let start = {
@@ -284,17 +287,16 @@ impl Processes {
 }
 
 impl AgentTarget {
-    async fn open_session(&self, slot: SessionSlot, mode: Mode) -> Result<OpenedSession, String> {
+    async fn open_session(&self, slot: SessionSlot, mode: Mode) -> Result<OpenedSession, ExternalError> {
         let peer = slot.peer.clone();
         let request = NewSessionRequest::new(self.server.workspace.clone());
         let answer = peer.connection.request("session/new", &request).await;
-        let answer = answer.map_err(|cause| format!("cannot open a session: {cause}"))?;
+        let answer =
+            answer.map_err(|cause| ExternalError::Start(format!("cannot open a session: {cause}")))?;
         let models = answer.get("models").cloned();
         let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!(
-                "invalid response to `session/new`: {}",
-                peer.connection.redactor.sanitize(&cause.to_string())
-            )
+            let cause = peer.connection.redactor.sanitize(&cause.to_string());
+            ExternalError::Protocol(format!("invalid response to `session/new`: {cause}"))
         })?;
         let session =
             ExternalSession::new(answer.session_id.0.to_string(), slot, self.server.workspace.clone());
@@ -317,7 +319,7 @@ impl AgentTarget {
         &self,
         mode: Mode,
         answer: &NewSessionResponse,
-    ) -> Result<(Option<String>, Option<String>), String> {
+    ) -> Result<(Option<String>, Option<String>), ExternalError> {
         let offered = modes::offered(answer);
         let chosen = match modes::choose(mode, self.options.mode.as_deref(), &offered) {
             ModeChoice::Known(chosen) => return Ok((chosen, None)),
@@ -326,10 +328,10 @@ impl AgentTarget {
         let name = &self.server.name;
         let offers = if offered.is_empty() { "none".to_owned() } else { sanitize(&offered.join(", ")) };
         match mode {
-            Mode::Plan if !self.server.allow_in_plan => Err(format!(
+            Mode::Plan if !self.server.allow_in_plan => Err(ExternalError::Start(format!(
                 "cannot start external agent '{name}' in plan mode: none of its modes is known to be safe (offered: {offers}). Set \
                  `acp.servers.{name}.allow_in_plan = true` to start it anyway, or choose a less restrictive mode."
-            )),
+            ))),
             _ => Ok((
                 chosen,
                 Some(format!(
@@ -347,7 +349,7 @@ impl AgentTarget {
         answer: &NewSessionResponse,
         models: Option<&Value>,
         mode: Option<&String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ExternalError> {
         if let Some(mode) = mode {
             let known = answer.modes.iter().flat_map(|modes| &modes.available_modes);
             let known: Vec<&str> = known.map(|mode| &*mode.id.0).collect();
@@ -382,11 +384,11 @@ impl AgentTarget {
         category: SessionConfigOptionCategory,
         value: &str,
         known: &[&str],
-    ) -> Result<(), String> {
+    ) -> Result<(), ExternalError> {
         let mut options = answer.config_options.iter().flatten();
         let Some(option) = options.find(|option| option.category.as_ref() == Some(&category)) else {
             let known = if known.is_empty() { "none".to_owned() } else { sanitize(&known.join(", ")) };
-            return Err(format!("unknown {what} '{value}'. The agent offers: {known}"));
+            return Err(ExternalError::Start(format!("unknown {what} '{value}'. The agent offers: {known}")));
         };
         let value_id = agent_client_protocol_schema::v1::SessionConfigValueId::new(value.to_owned());
         let request = SetSessionConfigOptionRequest::new(session.id.clone(), option.id.clone(), value_id);
@@ -400,7 +402,8 @@ async fn set(
     value: &str,
     method: &str,
     request: &impl serde::Serialize,
-) -> Result<(), String> {
+) -> Result<(), ExternalError> {
     let answer = session.connection().request(method, request).await;
-    answer.map(|_| ()).map_err(|cause| format!("cannot set the {what} '{value}': {cause}"))
+    let cannot = |cause| ExternalError::Start(format!("cannot set the {what} '{value}': {cause}"));
+    answer.map(|_| ()).map_err(cannot)
 }

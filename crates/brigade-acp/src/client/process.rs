@@ -1,5 +1,6 @@
 //! The process of an agent server, under its guard.
 
+use brigade::external::ExternalError;
 use brigade::process::{CloseReason, Redactor, StdioCommand, start_server};
 use brigade_sandbox::ExitReason;
 use tokio::net::UnixStream;
@@ -16,7 +17,7 @@ pub(super) fn start(
     extra_arguments: &[String],
     close_reason: &CloseReason,
     redactor: Redactor,
-) -> Result<(UnixStream, AbortOnDrop), String> {
+) -> Result<(UnixStream, AbortOnDrop), ExternalError> {
     let program = StdioCommand {
         guard: server.guard.clone(),
         directory: server.workspace.clone(),
@@ -26,7 +27,7 @@ pub(super) fn start(
     };
     let tag = format!("acp:{}", server.name);
     let (stream, exit) = start_server(tag, program, close_reason.clone(), exit_status, redactor)
-        .map_err(|error| format!("cannot start the process: {error}"))?;
+        .map_err(|error| ExternalError::Start(format!("cannot start the process: {error}")))?;
     Ok((stream, task::spawn(exit)))
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_client_protocol_schema::v1::{CancelNotification, CloseSessionRequest, MessageId, SessionUpdate};
-use brigade::external::ReportedUsage;
+use brigade::external::{ExternalError, ReportedUsage};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
@@ -38,7 +38,7 @@ pub(super) enum Inbound {
     /// A request of the agent.
     Request(Box<AgentRequest>),
     /// The response to the prompt.
-    Ended(Result<Value, String>),
+    Ended(Result<Value, ExternalError>),
     /// The end of the process.
     Lost,
 }
@@ -130,12 +130,12 @@ impl ExternalSession {
     }
 
     /// Returns the next message, or the reason why the session failed.
-    pub(super) async fn next(&self) -> Result<Inbound, String> {
+    pub(super) async fn next(&self) -> Result<Inbound, ExternalError> {
         if let Some(put_back) = lock(&self.state).put_back.take() {
             return Ok(put_back);
         }
         if self.overflowed.load(Ordering::SeqCst) {
-            return Err("too many unprocessed updates".to_owned());
+            return Err(ExternalError::Protocol("too many unprocessed updates".to_owned()));
         }
         let mut receiver = self.receiver.lock().await;
         match receiver.recv().await {
@@ -175,12 +175,14 @@ impl ExternalSession {
             return match answer {
                 Ok(Some(answer)) => self.connection().answer(&id, &answer),
                 Ok(None) => {}
-                Err(cause) => self.connection().refuse(&id, INVALID_PARAMS, &cause),
+                Err(refusal) => self.connection().refuse(&id, INVALID_PARAMS, &refusal.to_string()),
             };
         }
         let request = match AgentRequest::parse(method, id.clone(), params, sub_agent) {
             None => return self.connection().refuse(&id, METHOD_NOT_FOUND, "unknown method"),
-            Some(Err(cause)) => return self.connection().refuse(&id, INVALID_PARAMS, &cause),
+            Some(Err(refusal)) => {
+                return self.connection().refuse(&id, INVALID_PARAMS, &refusal.to_string());
+            }
             Some(Ok(request)) => request,
         };
         if !*self.working.borrow() {

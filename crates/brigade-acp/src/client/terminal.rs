@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use agent_client_protocol_schema::v1::{TerminalExitStatus, TerminalOutputResponse};
 use brigade::process::CloseReason;
 use brigade::tool::ShellSettings;
+use brigade_core::message::Refusal;
 use brigade_sandbox::{Confinement, ExitReason, Job, single_quoted};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -62,15 +63,20 @@ pub(super) struct TerminalRequest {
 
 impl Terminals {
     /// Starts a command and returns the id of its terminal.
-    pub(super) fn start(&self, request: TerminalRequest, settings: &ShellSettings) -> Result<String, String> {
+    pub(super) fn start(
+        &self,
+        request: TerminalRequest,
+        settings: &ShellSettings,
+    ) -> Result<String, Refusal> {
         let mut list = lock(&self.list);
         if list.ended {
-            return Err("the session has ended".to_owned());
+            return Err("the session has ended".into());
         }
         if list.terminals.len() >= MAX_TERMINALS {
             return Err(format!(
                 "cannot create a terminal: {MAX_TERMINALS} are already open. Release one first."
-            ));
+            )
+            .into());
         }
         let terminal = Terminal::start(request, settings)?;
         list.last += 1;
@@ -94,14 +100,14 @@ impl Terminals {
         method: &str,
         id: &Value,
         params: &Value,
-    ) -> Option<Result<Option<Value>, String>> {
+    ) -> Option<Result<Option<Value>, Refusal>> {
         let action = method.strip_prefix("terminal/").filter(|action| *action != "create")?;
         let name = params.get("terminalId").and_then(Value::as_str).unwrap_or_default();
         let terminal = match action {
             "release" => lock(&self.list).terminals.remove(name),
             _ => lock(&self.list).terminals.get(name).cloned(),
         };
-        let Some(terminal) = terminal else { return Some(Err("unknown terminal".to_owned())) };
+        let Some(terminal) = terminal else { return Some(Err("unknown terminal".into())) };
         match action {
             "output" => Some(Ok(serde_json::to_value(terminal.output()).ok())),
             "kill" => {
@@ -113,7 +119,7 @@ impl Terminals {
                 let Ok(wait) = terminal.waits.clone().try_acquire_owned() else {
                     return Some(Err(format!(
                         "{MAX_WAITERS} requests are already waiting for this terminal. Wait for their responses first."
-                    )));
+                    ).into()));
                 };
                 let (session, id, mut exit) = (Arc::downgrade(session), id.clone(), terminal.exit.clone());
                 task::detach(async move {
@@ -131,7 +137,7 @@ impl Terminals {
 }
 
 impl Terminal {
-    fn start(request: TerminalRequest, settings: &ShellSettings) -> Result<Terminal, String> {
+    fn start(request: TerminalRequest, settings: &ShellSettings) -> Result<Terminal, Refusal> {
         // Both streams are merged to keep the order in which they were written.
         let command = format!("exec /bin/sh -c {} 2>&1 </dev/null", single_quoted(&request.command));
         let job = Job::new(command, request.directory, request.tag, request.confinement)

@@ -193,7 +193,7 @@ impl AnyTool for TerminalTool {
                     store_response(&session, &arguments, &json!({ "terminalId": name }));
                     ToolOutput::ok(format!("Started terminal {name}"))
                 }
-                Err(cause) => ToolOutput::error(cause),
+                Err(refusal) => ToolOutput::error(refusal.to_string()),
             }
         })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent_client_protocol_schema::v1::{
     ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent,
 };
-use brigade::external::{INTERRUPTED, ReportedUsage};
+use brigade::external::{ExternalError, INTERRUPTED, ReportedUsage};
 use brigade::model::{Chunk, ModelError, Request};
 use brigade_core::message::Stop;
 use brigade_core::permission::Mode;
@@ -132,7 +132,7 @@ impl Turn {
                     self.prompt(&session, first_prompt(&self.request));
                     (session, None)
                 }
-                Err(cause) => return self.fail(&cause),
+                Err(cause) => return self.fail(&cause.to_string()),
             },
         };
         let (server, session_id) = (&self.target.server.name, self.request.session.as_str());
@@ -205,7 +205,7 @@ impl Turn {
 
     async fn listen(&mut self, mut listening: Box<Listening>) {
         match listening.session.next().await {
-            Err(cause) => self.fail_with_usage(&listening.session, &cause),
+            Err(cause) => self.fail_with_usage(&listening.session, &cause.to_string()),
             Ok(Inbound::Update { sub_agent, update }) => {
                 let mut chunks = Vec::new();
                 let taken = {
@@ -215,7 +215,7 @@ impl Turn {
                 self.out.extend(chunks.into_iter().map(Ok));
                 match taken {
                     Ok(()) => self.step = Step::Listen(listening),
-                    Err(cause) => self.fail_with_usage(&listening.session, &cause),
+                    Err(cause) => self.fail_with_usage(&listening.session, &cause.to_string()),
                 }
             }
             Ok(Inbound::Request(request)) if self.request.tools.is_empty() => {
@@ -287,15 +287,15 @@ impl Turn {
                 lock(&session.state).open_requests.insert(name, request);
                 true
             }
-            Err(cause) => {
-                note_denial(session, &request, &cause);
-                request.refuse(session.connection(), &cause);
+            Err(refusal) => {
+                note_denial(session, &request, &refusal.to_string());
+                request.refuse(session.connection(), &refusal.to_string());
                 false
             }
         }
     }
 
-    fn end(&mut self, mut listening: Box<Listening>, answer: Result<Value, String>) {
+    fn end(&mut self, mut listening: Box<Listening>, answer: Result<Value, ExternalError>) {
         let session = listening.session.clone();
         lock(&session.state).prompted = false;
         listening.is_complete = true;
@@ -311,7 +311,7 @@ impl Turn {
                 let text = format!("{denied}\n(then the external agent failed: {cause})");
                 return self.conclude(*listening, Stop::Denied, Some(text), account(&session, None));
             }
-            Err(cause) => return self.fail_with_usage(&session, &cause),
+            Err(cause) => return self.fail_with_usage(&session, &cause.to_string()),
         };
         if answer.stop_reason == StopReason::EndTurn
             && let Some(text) = listening.next_prompt.take()

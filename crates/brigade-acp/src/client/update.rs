@@ -4,6 +4,7 @@
 use agent_client_protocol_schema::v1::{
     ContentBlock, Cost, MessageId, SessionUpdate, ToolCallStatus, ToolCallUpdate,
 };
+use brigade::external::ExternalError;
 use brigade::model::Chunk;
 
 use super::agent_update::AgentUpdate;
@@ -50,10 +51,10 @@ impl CollectedUpdates {
         update: SessionUpdate,
         state: &mut PromptState,
         out: &mut Vec<Chunk>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ExternalError> {
         self.updates += 1;
         if self.updates > MAX_UPDATES {
-            return Err(format!("more than {MAX_UPDATES} updates in one reply"));
+            return Err(ExternalError::Protocol(format!("more than {MAX_UPDATES} updates in one reply")));
         }
         match update {
             SessionUpdate::ToolCall(call) => {
@@ -137,7 +138,7 @@ impl CollectedUpdates {
         id: Option<MessageId>,
         state: &mut PromptState,
         out: &mut Vec<Chunk>,
-    ) -> Result<(), String> {
+    ) -> Result<(), ExternalError> {
         let is_first = self.text == 0;
         let is_next =
             std::mem::take(&mut self.paused) || is_new_message(state.message_id.as_ref(), id.as_ref());
@@ -146,7 +147,10 @@ impl CollectedUpdates {
         let text = format!("{separator}{text}");
         self.text += text.len();
         if self.text > MAX_TEXT_BYTES {
-            return Err(format!("more than {} MiB of text in one reply", MAX_TEXT_BYTES >> 20));
+            return Err(ExternalError::Protocol(format!(
+                "more than {} MiB of text in one reply",
+                MAX_TEXT_BYTES >> 20
+            )));
         }
         // Text from before the last request is a separate paragraph.
         let before = if is_first && !state.reply_text.is_empty() { SEPARATOR } else { "" };
@@ -382,9 +386,8 @@ mod tests {
         for _ in 0..4 {
             collected.take(None, message_chunk(&piece), &mut state, &mut out).unwrap();
         }
-        assert!(
-            collected.take(None, message_chunk("x"), &mut state, &mut out).unwrap_err().contains("1 MiB")
-        );
+        let error = collected.take(None, message_chunk("x"), &mut state, &mut out).unwrap_err();
+        assert!(error.to_string().contains("1 MiB"));
         assert!(state.reply_text.len() <= MAX_REPLY_TEXT_BYTES);
         let mut collected = CollectedUpdates::default();
         for id in 0..10_000 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use brigade::model::script::Script;
 use brigade::store::MemoryStore;
 use brigade::{ApprovalPolicy, Models, Runtime, Settings, Store, Workspace};
-use brigade_acp::agent::{Host, SessionEnvironment, serve};
+use brigade_acp::agent::{EnvironmentError, Host, SessionEnvironment, serve};
 use brigade_core::Event;
 use brigade_core::grant::{Authority, Grant};
 use brigade_core::permission::Mode;
@@ -132,7 +132,10 @@ impl Host for TestHost {
         self.runtime.store().clone()
     }
 
-    fn environment<'a>(&'a self, _folder: &'a Path) -> BoxFuture<'a, Result<SessionEnvironment, String>> {
+    fn environment<'a>(
+        &'a self,
+        _folder: &'a Path,
+    ) -> BoxFuture<'a, Result<SessionEnvironment, EnvironmentError>> {
         let models = vec!["script".to_owned(), "other".to_owned()];
         let model = self.model.map(str::to_owned);
         let environment = SessionEnvironment {

@@ -85,7 +85,7 @@ impl Builder {
             Some("bypassPermissions") => {
                 Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            Some(_) => Err("must be `plan`, `dontAsk`, `acceptEdits`, `auto` or `default`".to_owned()),
+            Some(_) => Err("must be `plan`, `dontAsk`, `acceptEdits`, `auto` or `default`".into()),
         }
     }
 
@@ -96,7 +96,7 @@ impl Builder {
             Some("danger-full-access") => {
                 Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            _ => Err("must be `read-only`, `workspace-write` or `danger-full-access`".to_owned()),
+            _ => Err("must be `read-only`, `workspace-write` or `danger-full-access`".into()),
         }
     }
 
@@ -134,7 +134,7 @@ impl Builder {
             Err(_) if matches!(word.as_str(), "primary" | "subagent" | "all") => {
                 Ok((KeyStatus::Ignored, "every agent can be started by users and by other agents".to_owned()))
             }
-            Err(error) if format.is_native() => Err(error.to_string()),
+            Err(error) if format.is_native() => Err(error.to_string().into()),
             Err(_) => Ok((
                 KeyStatus::Ignored,
                 "applies only to the program that the file was written for".to_owned(),

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use brigade_base::Secret;
-use brigade_core::{Agent, Backend, Budget, amount};
+use brigade_core::amount::{self, InvalidAmount};
+use brigade_core::{Agent, Backend, Budget};
 use serde_json::Value;
 
 use super::document::{Document, Field};
 use super::format::{Format, Syntax};
 use super::keys::{self, Key};
-use super::problem::{DefinitionError, KeyNote, KeyStatus};
+use super::problem::{DefinitionError, KeyError, KeyNote, KeyStatus};
 use super::restrictions::Restrictions;
 use super::{id, model, value};
 
@@ -39,7 +40,7 @@ pub(super) struct Builder {
 }
 
 /// Status of a key and a note about it, or the reason why it is refused.
-pub(super) type KeyResult = Result<(KeyStatus, String), String>;
+pub(super) type KeyResult = Result<(KeyStatus, String), KeyError>;
 
 pub(super) fn honoured() -> KeyResult {
     Ok((KeyStatus::Honoured, String::new()))
@@ -103,7 +104,7 @@ impl Builder {
         }
         match self.apply_key(key, field, format) {
             Ok((status, text)) => self.note(shown, field.line, status, text),
-            Err(cause) => self.refuse(shown, field.line, cause),
+            Err(cause) => self.refuse(shown, field.line, cause.to_string()),
         }
     }
 
@@ -143,8 +144,8 @@ impl Builder {
             Key::ApiBase => self.agent.api_base = value::text(value)?.filter(|base| !base.is_empty()),
             Key::Temperature => self.agent.temperature = Some(value::temperature(value)?),
             Key::MaxTokens => self.agent.max_tokens = Some(value::count(value)?),
-            Key::Tokens => self.tokens = Some(amount::tokens_from_value(value)?),
-            Key::Usd => self.usd = Some(amount::dollars_from_value(value)?),
+            Key::Tokens => self.tokens = Some(amount::tokens_from_value(value).map_err(amount_error)?),
+            Key::Usd => self.usd = Some(amount::dollars_from_value(value).map_err(amount_error)?),
             Key::Budget => self.budget(value)?,
             Key::MaxTurns => self.agent.max_turns = Some(value::small_count(value)?),
             Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
@@ -177,15 +178,15 @@ impl Builder {
         honoured()
     }
 
-    fn budget(&mut self, value: &Value) -> Result<(), String> {
+    fn budget(&mut self, value: &Value) -> Result<(), KeyError> {
         let Value::Object(map) = value else {
-            return Err("must be a mapping with `tokens` and `usd`".to_owned());
+            return Err("must be a mapping with `tokens` and `usd`".into());
         };
         for (key, value) in map {
             match key.as_str() {
-                "tokens" => self.tokens = Some(amount::tokens_from_value(value)?),
-                "usd" => self.usd = Some(amount::dollars_from_value(value)?),
-                other => return Err(format!("has an unknown key '{other}'. Use `tokens` and `usd`.")),
+                "tokens" => self.tokens = Some(amount::tokens_from_value(value).map_err(amount_error)?),
+                "usd" => self.usd = Some(amount::dollars_from_value(value).map_err(amount_error)?),
+                other => return Err(format!("has an unknown key '{other}'. Use `tokens` and `usd`.").into()),
             }
         }
         Ok(())
@@ -205,7 +206,7 @@ impl Builder {
     fn prompt(&mut self, field: &Field) -> KeyResult {
         let text = value::text(&field.value)?.unwrap_or_default();
         if text.starts_with("{file:") {
-            return Err("refers to another file, which is not supported. Put the text here.".to_owned());
+            return Err("refers to another file, which is not supported. Put the text here.".into());
         }
         self.prompts.push((field.key.clone(), text));
         honoured()
@@ -306,13 +307,17 @@ impl Builder {
     }
 }
 
+fn amount_error(error: InvalidAmount) -> KeyError {
+    error.to_string().into()
+}
+
 fn disable(value: &Value) -> KeyResult {
-    if value::flag(value)? { Err("disables this agent".to_owned()) } else { honoured() }
+    if value::flag(value)? { Err("disables this agent".into()) } else { honoured() }
 }
 
 fn kind(value: &Value) -> KeyResult {
     match value::text(value)?.as_deref() {
-        Some("remote") => Err("is remote, which is not supported".to_owned()),
+        Some("remote") => Err("is remote, which is not supported".into()),
         _ => Ok((KeyStatus::Ignored, "agents run locally".to_owned())),
     }
 }

@@ -5,13 +5,14 @@ use std::path::{Component, Path};
 use brigade_core::agent::id_of_name;
 
 use super::format::{Format, stem};
+use super::problem::KeyError;
 use crate::id::id_of_folder;
 
 /// Id of the built-in agent, which has no file.
 const BUILTIN_AGENT: &str = "lead";
 
 /// Determines the id of a definition in a file.
-pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<String, String> {
+pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<String, KeyError> {
     let id = if format.is_folder_based() {
         let folder =
             file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
@@ -29,10 +30,12 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
         };
         let slugs = [first.as_deref().unwrap_or_default(), stem(file)].map(id_of_name);
         let found = slugs.into_iter().find(|slug| !slug.is_empty());
-        found.ok_or_else(|| "neither `name` nor the file name contains a-z or 0-9".to_owned())?
+        found.ok_or_else(|| "neither `name` nor the file name contains a-z or 0-9")?
     };
     match id == BUILTIN_AGENT {
-        true => Err(format!("`{BUILTIN_AGENT}` is reserved for the built-in agent. Choose another name.")),
+        true => {
+            Err(format!("`{BUILTIN_AGENT}` is reserved for the built-in agent. Choose another name.").into())
+        }
         false => Ok(id),
     }
 }
@@ -79,7 +82,7 @@ mod tests {
         assert_eq!(id("Pickle"), Ok("pickle".to_owned()));
         assert_eq!(id("my agent"), Ok("my-agent".to_owned()));
         for folder in ["日本語", "ümlaut", "- -", &"x".repeat(65)] {
-            assert!(id(folder).unwrap_err().contains("is not a valid id"), "{folder}");
+            assert!(id(folder).unwrap_err().to_string().contains("is not a valid id"), "{folder}");
         }
         assert!(id("Lead").is_err(), "the built-in lead keeps its name");
     }

@@ -34,6 +34,17 @@ impl DefinitionError {
     }
 }
 
+/// Reason why a key is refused, as the rest of a sentence about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct KeyError(String);
+
+impl<T: Into<String>> From<T> for KeyError {
+    fn from(text: T) -> KeyError {
+        KeyError(text.into())
+    }
+}
+
 /// Note on one key of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyNote {

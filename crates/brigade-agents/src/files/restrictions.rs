@@ -7,6 +7,7 @@ use brigade_core::permission::{Mode, Rule};
 use brigade_core::tool_names;
 use serde_json::{Map, Value};
 
+use super::problem::KeyError;
 use super::value;
 
 /// Restrictions that a file places on an agent.
@@ -48,7 +49,7 @@ impl Restrictions {
     }
 
     /// Reads `disallowedTools` and returns the unknown names.
-    pub(super) fn disallow(&mut self, value: &Value) -> Result<Vec<String>, String> {
+    pub(super) fn disallow(&mut self, value: &Value) -> Result<Vec<String>, KeyError> {
         let names = match value {
             Value::Null => Vec::new(),
             _ => value::names(value)?,
@@ -56,7 +57,7 @@ impl Restrictions {
         let mut unknown = Vec::new();
         for name in names {
             if name == "*" {
-                return Err("denies every tool".to_owned());
+                return Err("denies every tool".into());
             }
             if !self.disallow_one(&name) {
                 unknown.push(name);
@@ -96,7 +97,7 @@ impl Restrictions {
     }
 
     /// Reads `permission` (effects by tool, optionally by pattern) and returns remarks about it.
-    pub(super) fn permission(&mut self, value: &Value) -> Result<Vec<String>, String> {
+    pub(super) fn permission(&mut self, value: &Value) -> Result<Vec<String>, KeyError> {
         let mut remarks = Vec::new();
         match value {
             Value::Null => {}
@@ -109,15 +110,19 @@ impl Restrictions {
                 self.allowed_only =
                     self.allowed_only.take().map(|_| items.iter().flat_map(allowed_by_item).collect());
             }
-            _ => return Err("must be `allow`, `ask` or `deny` for each tool".to_owned()),
+            _ => return Err("must be `allow`, `ask` or `deny` for each tool".into()),
         }
         if self.allowed_only.as_ref().is_some_and(BTreeSet::is_empty) {
-            return Err("denies every tool".to_owned());
+            return Err("denies every tool".into());
         }
         Ok(remarks)
     }
 
-    fn permission_map(&mut self, map: &Map<String, Value>, remarks: &mut Vec<String>) -> Result<(), String> {
+    fn permission_map(
+        &mut self,
+        map: &Map<String, Value>,
+        remarks: &mut Vec<String>,
+    ) -> Result<(), KeyError> {
         for (key, value) in map {
             match value {
                 Value::Object(patterns) => self.patterns(key, patterns, remarks)?,
@@ -138,7 +143,7 @@ impl Restrictions {
         key: &str,
         patterns: &Map<String, Value>,
         remarks: &mut Vec<String>,
-    ) -> Result<(), String> {
+    ) -> Result<(), KeyError> {
         let base = patterns.get("*").map(effect).transpose()?.unwrap_or(PermissionEffect::Allow);
         self.tool_effect(key, base, remarks);
         for (pattern, value) in patterns.iter().filter(|(pattern, _)| *pattern != "*") {
@@ -164,10 +169,10 @@ impl Restrictions {
     }
 
     /// Reads one list entry: an action, a resource and an effect.
-    fn permission_item(&mut self, item: &Value, remarks: &mut Vec<String>) -> Result<(), String> {
+    fn permission_item(&mut self, item: &Value, remarks: &mut Vec<String>) -> Result<(), KeyError> {
         let of = |key: &str| item.get(key).and_then(Value::as_str);
         let (Some(action), Some(given)) = (of("action"), item.get("effect")) else {
-            return Err("must have an `action` and an `effect` in each entry".to_owned());
+            return Err("must have an `action` and an `effect` in each entry".into());
         };
         let resource = of("resource").unwrap_or("*");
         let patterns = Map::from_iter([(resource.to_owned(), given.clone())]);
@@ -199,12 +204,12 @@ impl Restrictions {
     }
 }
 
-fn effect(value: &Value) -> Result<PermissionEffect, String> {
+fn effect(value: &Value) -> Result<PermissionEffect, KeyError> {
     match value.as_str().map(str::trim) {
         Some("allow") => Ok(PermissionEffect::Allow),
         Some("ask") => Ok(PermissionEffect::Ask),
         Some("deny") => Ok(PermissionEffect::Deny),
-        _ => Err("must be `allow`, `ask` or `deny` for each tool".to_owned()),
+        _ => Err("must be `allow`, `ask` or `deny` for each tool".into()),
     }
 }
 

@@ -5,6 +5,7 @@ use brigade_core::tool_names;
 use serde_json::{Map, Value};
 
 use super::format::Format;
+use super::problem::KeyError;
 use super::value;
 
 /// Parsed value of `tools`.
@@ -32,26 +33,26 @@ enum ToolEntry {
 
 impl ToolsKey {
     /// Reads the value of `tools`. A value that names no tool is an error and never means all tools.
-    pub(super) fn read(value: &Value, format: Format) -> Result<ToolsKey, String> {
+    pub(super) fn read(value: &Value, format: Format) -> Result<ToolsKey, KeyError> {
         let list = match value {
             Value::Null => {
-                return Err("is empty. List tools, or remove the key to inherit the parent's.".to_owned());
+                return Err("is empty. List tools, or remove the key to inherit the parent's.".into());
             }
             Value::Object(map) => ToolsKey::from_map(map, format)?,
             _ => ToolsKey::from_names(value::names(value)?, format),
         };
         let is_empty = list.disabled.is_empty() && list.tools.as_ref().is_some_and(Vec::is_empty);
-        if is_empty { Err(format!("grants no tools{}", list.remarks())) } else { Ok(list) }
+        if is_empty { Err(format!("grants no tools{}", list.remarks()).into()) } else { Ok(list) }
     }
 
     /// Reads the value of `lend`, where an empty list means no tools.
-    pub(super) fn read_lend(value: &Value, format: Format) -> Result<ToolsKey, String> {
+    pub(super) fn read_lend(value: &Value, format: Format) -> Result<ToolsKey, KeyError> {
         match value {
             Value::Array(items) if items.is_empty() => {
                 Ok(ToolsKey { tools: Some(Vec::new()), ..ToolsKey::default() })
             }
-            Value::Null => Err("is empty. List tools, or write `[]` for none.".to_owned()),
-            Value::Object(_) => Err("must be a list of names".to_owned()),
+            Value::Null => Err("is empty. List tools, or write `[]` for none.".into()),
+            Value::Object(_) => Err("must be a list of names".into()),
             _ => ToolsKey::read(value, format),
         }
     }
@@ -69,7 +70,7 @@ impl ToolsKey {
     }
 
     /// Reads a map of switches. Only the enabled tools are granted, unless the map only disables tools.
-    fn from_map(map: &Map<String, Value>, format: Format) -> Result<ToolsKey, String> {
+    fn from_map(map: &Map<String, Value>, format: Format) -> Result<ToolsKey, KeyError> {
         let mut on = Vec::new();
         let mut disabled = Vec::new();
         for (name, value) in map {

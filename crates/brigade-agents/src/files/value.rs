@@ -2,22 +2,24 @@
 
 use serde_json::Value;
 
+use super::problem::KeyError;
+
 /// Maximum number of names in a list. There are far fewer tools.
 const MAX_NAMES: usize = 1_000;
 
 /// Reads text. Numbers and booleans count as text, and null is `None`.
-pub(super) fn text(value: &Value) -> Result<Option<String>, String> {
+pub(super) fn text(value: &Value) -> Result<Option<String>, KeyError> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.trim().to_owned())),
         Value::Number(number) => Ok(Some(number.to_string())),
         Value::Bool(flag) => Ok(Some(flag.to_string())),
-        Value::Array(_) | Value::Object(_) => Err("must be text".to_owned()),
+        Value::Array(_) | Value::Object(_) => Err("must be text".into()),
     }
 }
 
 /// Reads a boolean.
-pub(super) fn flag(value: &Value) -> Result<bool, String> {
+pub(super) fn flag(value: &Value) -> Result<bool, KeyError> {
     let word = match value {
         Value::Bool(flag) => return Ok(*flag),
         Value::String(word) => word.trim().to_lowercase(),
@@ -26,23 +28,23 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match word.as_str() {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
-        _ => Err("must be true or false".to_owned()),
+        _ => Err("must be true or false".into()),
     }
 }
 
 /// Reads a positive integer.
-pub(super) fn count(value: &Value) -> Result<u64, String> {
+pub(super) fn count(value: &Value) -> Result<u64, KeyError> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().replace('_', "").parse().ok(),
         _ => None,
     };
-    number.filter(|number| *number > 0).ok_or_else(|| "must be a whole number greater than 0".to_owned())
+    number.filter(|number| *number > 0).ok_or_else(|| "must be a whole number greater than 0".into())
 }
 
 /// Reads a positive integer that fits into 32 bits.
-pub(super) fn small_count(value: &Value) -> Result<u32, String> {
-    u32::try_from(count(value)?).map_err(|_| "is larger than 4294967295".to_owned())
+pub(super) fn small_count(value: &Value) -> Result<u32, KeyError> {
+    u32::try_from(count(value)?).map_err(|_| "is larger than 4294967295".into())
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -54,15 +56,15 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 /// Reads a number from 0 to 2.
-pub(super) fn temperature(value: &Value) -> Result<f64, String> {
+pub(super) fn temperature(value: &Value) -> Result<f64, KeyError> {
     number(value)
         .filter(|number| (0.0..=2.0).contains(number))
-        .ok_or_else(|| "must be a number from 0 to 2".to_owned())
+        .ok_or_else(|| "must be a number from 0 to 2".into())
 }
 
 /// Reads a duration in milliseconds: `90`, `90s`, `10m`, `2h`, `500ms`.
-pub(super) fn duration(value: &Value) -> Result<u64, String> {
-    let wrong = || "must be a duration such as \"10m\"".to_owned();
+pub(super) fn duration(value: &Value) -> Result<u64, KeyError> {
+    let wrong = || KeyError::from("must be a duration such as \"10m\"");
     let duration_text = text(value)?.ok_or_else(wrong)?;
     let digits = duration_text.len() - duration_text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = duration_text.split_at(digits);
@@ -78,17 +80,17 @@ pub(super) fn duration(value: &Value) -> Result<u64, String> {
 }
 
 /// Reads a possibly fractional number of minutes, in milliseconds.
-pub(super) fn minutes(value: &Value) -> Result<u64, String> {
+pub(super) fn minutes(value: &Value) -> Result<u64, KeyError> {
     // A year is longer than any round, and every smaller number of milliseconds is exact.
     number(value)
         .filter(|number| *number > 0.0 && *number <= 525_600.0)
         .map(|number| (number * 60_000.0).ceil() as u64)
-        .ok_or_else(|| "must be a number of minutes greater than 0, at most 525600".to_owned())
+        .ok_or_else(|| "must be a number of minutes greater than 0, at most 525600".into())
 }
 
 /// Reads names: a list of strings, or one string with commas. Commas within parentheses belong to a name.
-pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
-    let wrong = || "must be a list of names, or names separated by commas".to_owned();
+pub(super) fn names(value: &Value) -> Result<Vec<String>, KeyError> {
+    let wrong = || KeyError::from("must be a list of names, or names separated by commas");
     let mut names = Vec::new();
     match value {
         Value::String(text) => names = split(text).ok_or_else(wrong)?,
@@ -99,7 +101,7 @@ pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
         }
         _ => return Err(wrong()),
     }
-    if names.len() > MAX_NAMES { Err(format!("has more than {MAX_NAMES} names")) } else { Ok(names) }
+    if names.len() > MAX_NAMES { Err(format!("has more than {MAX_NAMES} names").into()) } else { Ok(names) }
 }
 
 /// Splits at commas and line ends outside of parentheses; `None` if the parentheses do not match.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use brigade::mcp::Servers;
 use brigade::{ApprovalPolicy, Store};
-use brigade_acp::agent::{self, Host, SessionEnvironment};
+use brigade_acp::agent::{self, EnvironmentError, Host, SessionEnvironment};
 use brigade_core::permission::Mode;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -97,8 +97,14 @@ impl Host for CliHost {
         self.store.clone()
     }
 
-    fn environment<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<SessionEnvironment, String>> {
-        async move { self.build_environment(folder).await.map_err(|failure| failure.to_string()) }.boxed()
+    fn environment<'a>(
+        &'a self,
+        folder: &'a Path,
+    ) -> BoxFuture<'a, Result<SessionEnvironment, EnvironmentError>> {
+        async move {
+            self.build_environment(folder).await.map_err(|failure| EnvironmentError(failure.to_string()))
+        }
+        .boxed()
     }
 
     fn note(&self, text: &str) {

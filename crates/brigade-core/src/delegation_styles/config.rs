@@ -57,9 +57,9 @@ enum RawStyles {
 }
 
 impl TryFrom<RawStyles> for EnabledStyles {
-    type Error = String;
+    type Error = serde::de::value::Error;
 
-    fn try_from(raw: RawStyles) -> Result<EnabledStyles, String> {
+    fn try_from(raw: RawStyles) -> Result<EnabledStyles, Self::Error> {
         let names = match raw {
             RawStyles::Name(word) if word == "auto" => return Ok(EnabledStyles::Auto),
             RawStyles::Name(word) => word.split(',').map(|name| name.trim().to_owned()).collect(),
@@ -69,7 +69,7 @@ impl TryFrom<RawStyles> for EnabledStyles {
     }
 }
 
-fn parse_style(name: &str) -> Result<DelegationStyle, String> {
+fn parse_style(name: &str) -> Result<DelegationStyle, serde::de::value::Error> {
     let styles = [
         DelegationStyle::Delegate,
         DelegationStyle::Subagent,
@@ -77,9 +77,9 @@ fn parse_style(name: &str) -> Result<DelegationStyle, String> {
         DelegationStyle::Spawn,
     ];
     styles.into_iter().find(|style| style.name() == name).ok_or_else(|| {
-        format!(
+        serde::de::Error::custom(format_args!(
             "unknown delegation style '{}'. Use `auto`, or a list of `delegate`, `subagent`, `dispatch` and `spawn`.",
             sanitize_title(name, 32)
-        )
+        ))
     })
 }

@@ -15,7 +15,7 @@ use crate::amount;
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
 use crate::grant::{Authority, AuthorityRequest, Budget};
 use crate::json;
-use crate::message::{ToolOutput, ToolSpec};
+use crate::message::{Refusal, ToolOutput, ToolSpec};
 use crate::text::Text;
 use crate::tool_names::resolve_list;
 
@@ -184,21 +184,21 @@ yourself. {roles}"
     }
 
     /// Parses a call. The checks follow the order of the contract: the recursion check precedes the arguments.
-    pub fn parse(&self, depth: u32, authority: &Authority, arguments: &str) -> Result<Delegation, String> {
+    pub fn parse(&self, depth: u32, authority: &Authority, arguments: &str) -> Result<Delegation, Refusal> {
         let limit = self.max_depth.min(authority.max_depth);
         if depth == 0 && limit == 0 {
             let setting = if self.max_depth == 0 { "swarm.max_depth" } else { "limits.max_depth" };
-            return Err(format!("Delegation is disabled in configuration (`{setting}` is 0)"));
+            return Err(format!("Delegation is disabled in configuration (`{setting}` is 0)").into());
         }
         if depth >= limit {
             return Err(
                 "Cannot delegate from within a delegated task (recursion limit). Do the task yourself. \
                         The user can raise the limit with `swarm.max_depth` or `limits.max_depth`."
-                    .to_owned(),
+                    .into(),
             );
         }
         if !self.enabled {
-            return Err("Delegation is disabled in configuration (`swarm.enabled` is false)".to_owned());
+            return Err("Delegation is disabled in configuration (`swarm.enabled` is false)".into());
         }
         let value = json::parse(arguments).map_err(|cause| format!("Invalid delegate input: {cause}"))?;
         let text =
@@ -206,8 +206,9 @@ yourself. {roles}"
         let role = text("role").ok_or("Missing 'role' argument")?;
         let task = text("task").ok_or("Missing 'task' argument")?;
         if !is_role(role) {
-            return Err("Invalid 'role' argument: expected one line of 1 to 64 characters without brackets"
-                .to_owned());
+            return Err(
+                "Invalid 'role' argument: expected one line of 1 to 64 characters without brackets".into()
+            );
         }
         let tools = whitelist(&value, authority)?;
         Ok(Delegation {
@@ -293,7 +294,7 @@ impl Style for SwarmConfig {
         vec![self.spec(&caller.callable_agents())]
     }
 
-    fn plan(&self, _tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+    fn plan(&self, _tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, Refusal> {
         self.parse(caller.depth, caller.authority, arguments).map(DelegationPlan::one)
     }
 
@@ -323,16 +324,16 @@ impl Style for SwarmConfig {
 }
 
 /// Parses a whitelist. A malformed one is an error, so that it never counts as absent.
-fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>, String> {
+fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>, Refusal> {
     const REFUSAL: &str = "Invalid 'tools' argument: expected an array of strings";
     match value.get("tools") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(items)) => {
             let names: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-            names.map(|names| Some(resolve_list(&names, &authority.lend))).ok_or_else(|| REFUSAL.to_owned())
+            names.map(|names| Some(resolve_list(&names, &authority.lend))).ok_or_else(|| REFUSAL.into())
         }
-        Some(_) => Err(REFUSAL.to_owned()),
+        Some(_) => Err(REFUSAL.into()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::agent::{Agent, normalised_id};
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
 use crate::grant::AuthorityRequest;
 use crate::json;
-use crate::message::{ToolOutput, ToolSpec};
+use crate::message::{Refusal, ToolOutput, ToolSpec};
 use crate::text::Text;
 use crate::tool_names::resolve_list;
 
@@ -66,7 +66,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Parses a call. The definition is loaded later.
-fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String> {
+fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, Refusal> {
     let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
     let text =
         |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
@@ -76,12 +76,12 @@ fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String> {
     let known = |id: &str| caller.agents.iter().map(|agent| agent.id.as_str()).find(|known| *known == id);
     let id = known(id).or_else(|| known(&normalised_id(id)?)).unwrap_or(id);
     if id == caller.agent.id || !caller.authority.agents.has(id) || !is_role(id) {
-        return Err(not_found(id));
+        return Err(not_found(id).into());
     }
     let context = match value.get("context") {
         None | Some(Value::Null) => None,
         Some(Value::String(context)) => Some(context).filter(|context| !context.trim().is_empty()),
-        Some(_) => return Err("Invalid 'context' argument: expected a string".to_owned()),
+        Some(_) => return Err("Invalid 'context' argument: expected a string".into()),
     };
     Ok(Delegation {
         style: DelegationStyle::Dispatch,
@@ -135,7 +135,7 @@ impl Style for Dispatch {
         spec(&caller.callable_agents()).into_iter().collect()
     }
 
-    fn plan(&self, _tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+    fn plan(&self, _tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, Refusal> {
         check_depth(self, caller, "`limits.max_depth`")?;
         parse(caller, arguments).map(DelegationPlan::one)
     }

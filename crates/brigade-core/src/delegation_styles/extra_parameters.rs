@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::amount;
 use crate::delegation::{Delegation, Execution};
 use crate::grant::Budget;
+use crate::message::Refusal;
 use crate::text::Text;
 
 /// Parameter beyond the contracts.
@@ -79,7 +80,7 @@ pub(super) fn parse_into(
     delegation: &mut Delegation,
     extras: &BTreeSet<ExtraParameter>,
     arguments: &str,
-) -> Result<(), String> {
+) -> Result<(), Refusal> {
     if extras.is_empty() {
         return Ok(());
     }
@@ -96,13 +97,13 @@ pub(super) fn parse_into(
                 delegation.execution = Execution::Detachable;
             }
             (ExtraParameter::Background, Some(_)) => {
-                return Err("Invalid 'background' argument: expected true, false or \"detach\"".to_owned());
+                return Err("Invalid 'background' argument: expected true, false or \"detach\"".into());
             }
             (ExtraParameter::Schema, Some(schema @ Value::Object(_))) => {
                 delegation.schema = Some(Text::from(schema.to_string()));
             }
             (ExtraParameter::Schema, Some(_)) => {
-                return Err("Invalid 'schema' argument: expected a JSON Schema object".to_owned());
+                return Err("Invalid 'schema' argument: expected a JSON Schema object".into());
             }
             (ExtraParameter::Tokens, Some(value)) => {
                 let invalid = |cause| format!("Invalid 'tokens' argument: {cause}");

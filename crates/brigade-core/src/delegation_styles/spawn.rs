@@ -11,7 +11,7 @@ use crate::agent::{Agent, Backend, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, Outcome};
 use crate::grant::AuthorityRequest;
 use crate::json;
-use crate::message::{ToolOutput, ToolSpec};
+use crate::message::{Refusal, ToolOutput, ToolSpec};
 use crate::text::Text;
 
 /// Tool that runs a nested loop.
@@ -62,7 +62,7 @@ impl SpawnConfig {
     }
 
     /// Parses a call of `subagent_spawn`.
-    fn parse(&self, arguments: &str) -> Result<Delegation, String> {
+    fn parse(&self, arguments: &str) -> Result<Delegation, Refusal> {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
         let turns = match value.get("maxTurns").and_then(number) {
             None => self.default_max_turns,
@@ -80,7 +80,7 @@ impl SpawnConfig {
     }
 
     /// Parses a call of `subagent_delegate`.
-    fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
+    fn parse_delegate(&self, arguments: &str) -> Result<Delegation, Refusal> {
         let value =
             json::parse(arguments).map_err(|cause| format!("Invalid {DELEGATE_NAME} input: {cause}"))?;
         let delegation = parse_common(&value, "Delegated task")?;
@@ -91,7 +91,7 @@ impl SpawnConfig {
 
     /// Returns the external agent of a call: from the call, else from the section, else none. An agent belongs to
     /// its server, so the section's agent counts only for the section's server.
-    fn external(&self, server: Option<String>, agent: Option<String>) -> Result<Option<String>, String> {
+    fn external(&self, server: Option<String>, agent: Option<String>) -> Result<Option<String>, Refusal> {
         let configured = server.is_none() || server == self.server;
         let agent = agent.or_else(|| self.agent.clone().filter(|_| configured));
         let Some(server) = server.or_else(|| self.server.clone()) else {
@@ -99,7 +99,7 @@ impl SpawnConfig {
                 Some(agent) => Err(format!(
                     "`agentId` '{}' requires a server. Set `serverName`, or `spawn.server` in the configuration.",
                     sanitize_title(&agent, 64)
-                )),
+                ).into()),
                 None => Ok(None),
             };
         };
@@ -107,7 +107,8 @@ impl SpawnConfig {
             return Err(format!(
                 "Invalid `serverName` '{}': a server name cannot contain `/`",
                 sanitize_title(&server, 64)
-            ));
+            )
+            .into());
         }
         Ok(Some(match agent {
             Some(agent) => format!("{server}/{agent}"),
@@ -135,15 +136,15 @@ fn positive_integer(value: &Value) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| *number > 0)
 }
 
-fn optional_text(value: &Value, key: &str) -> Result<Option<String>, String> {
+fn optional_text(value: &Value, key: &str) -> Result<Option<String>, Refusal> {
     match value.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-        Some(_) => Err(format!("Invalid '{key}' argument: expected a string")),
+        Some(_) => Err(format!("Invalid '{key}' argument: expected a string").into()),
     }
 }
 
-fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
+fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, Refusal> {
     let task = optional_text(value, "task")?.ok_or("Missing 'task' argument")?;
     // A description only names the task, so any value is converted to text.
     let description = match value.get("description") {
@@ -214,7 +215,7 @@ impl Style for SpawnConfig {
         vec![spec(self), delegate_spec()]
     }
 
-    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, Refusal> {
         check_depth(self, caller, "`spawn.max_depth` or `limits.max_depth`")?;
         let is_single = tool == DELEGATE_NAME;
         let delegation = if is_single { self.parse_delegate(arguments) } else { self.parse(arguments) };

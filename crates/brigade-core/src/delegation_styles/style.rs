@@ -6,7 +6,7 @@ use super::delegate::Retention;
 use crate::agent::Agent;
 use crate::delegation::{Delegation, DelegationStyle, Outcome};
 use crate::grant::{Authority, AuthorityRequest};
-use crate::message::{ToolOutput, ToolSpec};
+use crate::message::{Refusal, ToolOutput, ToolSpec};
 
 /// Agent of a child, and the authority that it requests.
 pub type ChildSpec = (Agent, AuthorityRequest);
@@ -25,7 +25,7 @@ pub trait Style: Sync {
     fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec>;
 
     /// Parses a call of one of its tools.
-    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String>;
+    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, Refusal>;
 
     /// Builds the agent of a delegation and the authority it requests.
     fn child(&self, delegation: &Delegation, caller: &Caller<'_>, definition: Option<Agent>) -> ChildSpec;
@@ -166,13 +166,14 @@ impl<'a> Caller<'a> {
 }
 
 /// Refuses a call at the depth limit. `settings` names the settings that raise it.
-pub(super) fn check_depth(style: &dyn Style, caller: &Caller<'_>, settings: &str) -> Result<(), String> {
+pub(super) fn check_depth(style: &dyn Style, caller: &Caller<'_>, settings: &str) -> Result<(), Refusal> {
     if style.may_start(caller) {
         return Ok(());
     }
-    Err(format!(
+    let text = format!(
         "Delegation refused: the maximum depth ({}) is reached (recursion limit). Do the task yourself. The user can \
          raise the limit with {settings}.",
         caller.depth
-    ))
+    );
+    Err(text.into())
 }

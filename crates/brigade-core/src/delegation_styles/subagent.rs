@@ -14,7 +14,7 @@ use crate::agent::{Agent, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, LimitKind, Outcome, Status};
 use crate::grant::AuthorityRequest;
 use crate::json;
-use crate::message::{ToolOutput, ToolSpec};
+use crate::message::{Refusal, ToolOutput, ToolSpec};
 use crate::text::{Text, truncate_bytes};
 use crate::tool_names;
 
@@ -152,16 +152,17 @@ of the tasks.";
         json!({ "type": "object", "properties": properties, "required": ["label", "task_prompt"] })
     }
 
-    fn parse_parallel(&self, caller: &Caller<'_>, value: Value) -> Result<DelegationPlan, String> {
+    fn parse_parallel(&self, caller: &Caller<'_>, value: Value) -> Result<DelegationPlan, Refusal> {
         let input: ParallelInput = serde_json::from_value(value).map_err(invalid)?;
         if input.tasks.is_empty() {
-            return Err("`tasks` cannot be empty".to_owned());
+            return Err("`tasks` cannot be empty".into());
         }
         if input.tasks.len() > MAX_TASKS {
             return Err(format!(
                 "`tasks` has {} entries, more than the limit of {MAX_TASKS}",
                 input.tasks.len()
-            ));
+            )
+            .into());
         }
         let delegation = |(index, task): (usize, Value)| {
             self.parse_task(caller, task).map_err(|cause| format!("tasks[{index}]: {cause}"))
@@ -173,11 +174,11 @@ of the tasks.";
         Ok(DelegationPlan { delegations, max_concurrent, fail_fast: input.fail_fast.unwrap_or_default() })
     }
 
-    fn parse_task(&self, caller: &Caller<'_>, value: Value) -> Result<Delegation, String> {
+    fn parse_task(&self, caller: &Caller<'_>, value: Value) -> Result<Delegation, Refusal> {
         let input: Input = serde_json::from_value(value).map_err(invalid)?;
         let task = input.task_prompt.trim();
         if task.is_empty() {
-            return Err("task_prompt cannot be empty".to_owned());
+            return Err("task_prompt cannot be empty".into());
         }
         let label = Title::of(&input.label).ok_or("label cannot be empty")?;
         let turns = input.max_turns.unwrap_or(i64::from(self.default_max_turns));
@@ -232,12 +233,13 @@ impl Style for SubagentConfig {
     }
 
     /// The depth is checked before the arguments.
-    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, Refusal> {
         if !self.may_start(caller) {
             return Err(format!(
                 "Maximum recursion depth exceeded (subagent limit {}, current depth {})",
                 self.max_depth, caller.depth
-            ));
+            )
+            .into());
         }
         let value = json::parse(arguments).map_err(invalid)?;
         if tool == PARALLEL_NAME {
@@ -339,18 +341,18 @@ fn invalid(cause: serde_json::Error) -> String {
     format!("Invalid subagent input: {cause}")
 }
 
-fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, String> {
+fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, Refusal> {
     let mut allowed = Vec::new();
     let own_tools = caller.authority.own_tools();
     for requested in tools {
         if let Some(own) =
             [NAME, PARALLEL_NAME].into_iter().find(|own| tool_names::resolve(requested).contains(own))
         {
-            return Err(format!("Subagent cannot have '{own}' in allowed_tools"));
+            return Err(format!("Subagent cannot have '{own}' in allowed_tools").into());
         }
         for name in tool_names::resolve_list(std::slice::from_ref(requested), &own_tools) {
             if !own_tools.contains(&name) {
-                return Err(format!("Unknown tool in allowed_tools: {}", sanitize_title(&name, 64)));
+                return Err(format!("Unknown tool in allowed_tools: {}", sanitize_title(&name, 64)).into());
             }
             allowed.push(name);
         }

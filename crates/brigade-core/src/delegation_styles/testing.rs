@@ -73,7 +73,7 @@ impl TestAgent {
 
     /// Returns the reason why a call is refused.
     pub(super) fn refused(&self, styles: &DelegationStyles, tool: &str, arguments: &str) -> String {
-        styles.plan(tool, &self.caller(), arguments).unwrap_err()
+        styles.plan(tool, &self.caller(), arguments).unwrap_err().to_string()
     }
 
     /// Returns its tools other than the delegation tools.

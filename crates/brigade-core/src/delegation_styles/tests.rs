@@ -46,8 +46,8 @@ fn only(styles: &[DelegationStyle]) -> DelegationStyles {
 /// Plans a `delegate` call with one more argument.
 fn planned(styles: &DelegationStyles, argument: &str) -> Result<Delegation, String> {
     let arguments = format!(r#"{{"role":"Writer","task":"Write",{argument}}}"#);
-    let plan = styles.plan(delegate::NAME, &TestAgent::root().caller(), &arguments)?;
-    Ok(plan.delegations[0].clone())
+    let plan = styles.plan(delegate::NAME, &TestAgent::root().caller(), &arguments);
+    plan.map(|plan| plan.delegations[0].clone()).map_err(|refusal| refusal.to_string())
 }
 
 #[test]

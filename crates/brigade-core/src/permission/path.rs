@@ -3,7 +3,7 @@
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use unicode_normalization::UnicodeNormalization;
 
-use super::Match;
+use super::{Match, RuleError};
 
 /// Maximum length of a path on any file system; a longer one is not compared.
 const MAX_PATH_BYTES: usize = 4096;
@@ -20,21 +20,24 @@ pub(super) struct PathRule {
 }
 
 impl PathRule {
-    /// Compiles a pattern, or describes the problem with it.
-    pub(super) fn parse(pattern: &str) -> Result<Self, String> {
+    /// Compiles a pattern.
+    pub(super) fn parse(pattern: &str) -> Result<Self, RuleError> {
+        let invalid =
+            |reason: &str| RuleError::Path { pattern: pattern.to_owned(), reason: reason.to_owned() };
+        let unreadable = |error: globset::Error| invalid(&error.kind().to_string());
         if pattern.chars().any(char::is_control) {
-            return Err("it contains a control character".to_owned());
+            return Err(invalid("it contains a control character"));
         }
         if pattern.starts_with('!') {
-            return Err("a rule cannot be negated".to_owned());
+            return Err(invalid("a rule cannot be negated"));
         }
         if matches_separator(pattern) {
-            return Err("a character class must not match `/`; a negated class does".to_owned());
+            return Err(invalid("a character class must not match `/`; a negated class does"));
         }
         let mut normalized = normalize(pattern);
         let dots = |text: &str| text.split('/').filter(|part| *part == "..").count();
         if dots(pattern) != dots(&normalized) {
-            return Err("`..` is allowed only at the start".to_owned());
+            return Err(invalid("`..` is allowed only at the start"));
         }
         if normalized.is_empty() {
             // The rule names the workspace itself, as in `read_file(.)`.
@@ -50,10 +53,10 @@ impl PathRule {
             (false, false) => format!("**/{normalized}"),
         };
         Ok(PathRule {
-            exact: glob(&exact)?.compile_matcher(),
+            exact: glob(&exact).map_err(unreadable)?.compile_matcher(),
             outside: is_outside(&normalized),
-            generous: set(&generous)?,
-            folded: set(&folded)?,
+            generous: set(&generous).map_err(unreadable)?,
+            folded: set(&folded).map_err(unreadable)?,
         })
     }
 
@@ -124,20 +127,16 @@ fn matches_separator(pattern: &str) -> bool {
         || (pattern.contains('[') && letters.windows(3).any(spans))
 }
 
-fn glob(pattern: &str) -> Result<Glob, String> {
-    GlobBuilder::new(pattern)
-        .literal_separator(true)
-        .backslash_escape(true)
-        .build()
-        .map_err(|error| error.kind().to_string())
+fn glob(pattern: &str) -> Result<Glob, globset::Error> {
+    GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build()
 }
 
-fn set(patterns: &[String]) -> Result<GlobSet, String> {
+fn set(patterns: &[String]) -> Result<GlobSet, globset::Error> {
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
         builder.add(glob(pattern)?);
     }
-    builder.build().map_err(|error| error.kind().to_string())
+    builder.build()
 }
 
 /// Path, prepared to be compared with many patterns.

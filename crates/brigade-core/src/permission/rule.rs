@@ -261,9 +261,7 @@ fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
             .map_err(|reason| RuleError::Host { host: specifier.to_owned(), reason })?;
         return Ok(Matcher::Host(Arc::new(rule)));
     }
-    let rule = PathRule::parse(specifier)
-        .map_err(|reason| RuleError::Path { pattern: specifier.to_owned(), reason })?;
-    Ok(Matcher::Path(Arc::new(rule)))
+    Ok(Matcher::Path(Arc::new(PathRule::parse(specifier)?)))
 }
 
 fn is_tool(name: &str) -> bool {

@@ -8,6 +8,7 @@ use brigade_core::Hash;
 use rmcp::model::Tool;
 use serde_json::Value;
 
+use super::McpError;
 use super::connect::sanitize;
 use brigade_tools::ToolChange;
 
@@ -22,7 +23,7 @@ pub(super) struct ApprovedTools {
 }
 
 /// Tool definitions of a server, or the reason why a tool cannot be used.
-pub(super) struct ToolDefinitions(BTreeMap<String, Result<ToolDefinition, String>>);
+pub(super) struct ToolDefinitions(BTreeMap<String, Result<ToolDefinition, McpError>>);
 
 #[derive(Clone)]
 struct ToolDefinition {
@@ -35,7 +36,7 @@ pub(super) enum ToolState {
     Approved,
     Changed(ToolChange),
     /// The tool can no longer be used, for this reason.
-    Gone(String),
+    Gone(McpError),
 }
 
 impl ApprovedTools {
@@ -54,7 +55,10 @@ impl ApprovedTools {
         let current = match current.0.get(tool) {
             Some(Ok(current)) => current,
             Some(Err(why)) => return ToolState::Gone(why.clone()),
-            None => return ToolState::Gone(format!("it no longer has a tool '{}'", sanitize(tool))),
+            None => {
+                let cause = format!("it no longer has a tool '{}'", sanitize(tool));
+                return ToolState::Gone(McpError::Tool(cause));
+            }
         };
         match self.approved.0.get(tool) {
             Some(Ok(approved)) if approved.hash == current.hash => ToolState::Approved,
@@ -89,7 +93,8 @@ impl ToolDefinitions {
                 ToolDefinition { hash: Hash::of(text.as_bytes()), text: text.into() }
             });
             let name = tool.name.to_string();
-            let again = || format!("several of its tools are called '{}'", sanitize(&tool.name));
+            let again =
+                || McpError::Tool(format!("several of its tools are called '{}'", sanitize(&tool.name)));
             all.entry(name).and_modify(|definition| *definition = Err(again())).or_insert(definition);
         }
         ToolDefinitions(all)
@@ -97,8 +102,9 @@ impl ToolDefinitions {
 }
 
 /// Checks that a tool can be offered to models.
-pub(super) fn check_definition(tool: &Tool) -> Result<(), String> {
-    let out = |why: &str| Err(format!("cannot offer the tool '{}': {why}", sanitize(&tool.name)));
+pub(super) fn check_definition(tool: &Tool) -> Result<(), McpError> {
+    let out =
+        |why: &str| Err(McpError::Tool(format!("cannot offer the tool '{}': {why}", sanitize(&tool.name))));
     let length = |value: serde_json::Result<Vec<u8>>| value.map_or(usize::MAX, |bytes| bytes.len());
     let bytes = [
         length(serde_json::to_vec(&tool.input_schema)),
@@ -191,7 +197,7 @@ mod tests {
 
     fn gone(approved_tools: &ApprovedTools) -> String {
         match approved_tools.state("t") {
-            ToolState::Gone(why) => why,
+            ToolState::Gone(why) => why.to_string(),
             ToolState::Approved | ToolState::Changed(_) => "not gone".to_owned(),
         }
     }

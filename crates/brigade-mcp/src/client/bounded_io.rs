@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
+use super::McpError;
 use brigade_base::process::CloseReason;
 
 /// Maximum size of a message.
@@ -28,13 +29,15 @@ impl MessageRate {
     }
 
     /// Counts more messages. Fails if there are too many.
-    pub(super) fn count(&mut self, more: usize) -> Result<(), String> {
+    pub(super) fn count(&mut self, more: usize) -> Result<(), McpError> {
         if self.since.elapsed() > RATE_WINDOW {
             *self = MessageRate::new();
         }
         self.count = self.count.saturating_add(more);
         match self.count > MAX_MESSAGES_PER_WINDOW {
-            true => Err(format!("it sent more than {MAX_MESSAGES_PER_WINDOW} messages within a second")),
+            true => Err(McpError::Protocol(format!(
+                "it sent more than {MAX_MESSAGES_PER_WINDOW} messages within a second"
+            ))),
             false => Ok(()),
         }
     }
@@ -55,7 +58,7 @@ impl<R> BoundedReader<R> {
     }
 
     /// Counts the bytes read.
-    fn count(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn count(&mut self, bytes: &[u8]) -> Result<(), McpError> {
         let (mut start, mut lines) = (0, 0);
         for end in memchr::memchr_iter(b'\n', bytes) {
             self.line_bytes += end - start;
@@ -66,15 +69,15 @@ impl<R> BoundedReader<R> {
         }
         self.line_bytes += bytes.len() - start;
         self.check_line()?;
-        self.rate.count(lines).map_err(|why| format!("{why}, so it was stopped"))
+        self.rate.count(lines).map_err(|why| McpError::Protocol(format!("{why}, so it was stopped")))
     }
 
-    fn check_line(&self) -> Result<(), String> {
+    fn check_line(&self) -> Result<(), McpError> {
         match self.line_bytes > MAX_MESSAGE_BYTES {
-            true => Err(format!(
+            true => Err(McpError::Protocol(format!(
                 "it sent a message larger than {} MiB, so it was stopped",
                 MAX_MESSAGE_BYTES >> 20
-            )),
+            ))),
             false => Ok(()),
         }
     }
@@ -90,7 +93,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedReader<R> {
         std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         let read = buffer.filled().get(before..).unwrap_or_default();
         if let Err(reason) = self.count(read) {
-            self.close_reason.fail(reason.clone());
+            self.close_reason.fail(reason.to_string());
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, reason)));
         }
         Poll::Ready(Ok(()))

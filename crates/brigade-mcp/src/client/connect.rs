@@ -20,9 +20,9 @@ use super::bounded_io::BoundedReader;
 use super::call_timeout::ProgressListeners;
 use super::http::{self, HttpClient};
 use super::http_errors::LostRequest;
-use super::oauth::{self, GrantType};
+use super::oauth::{self, GrantType, LoginError};
 use super::tool_changes::{NotifyingTransport, ToolChanges, listen};
-use super::{HttpEndpoint, StdioCommand, Transport, http_errors};
+use super::{HttpEndpoint, McpError, StdioCommand, Transport, http_errors};
 use brigade_base::process::{CloseReason, Redactor, start_server};
 use brigade_base::task::{AbortOnDrop, spawn};
 
@@ -74,12 +74,12 @@ impl Connection {
         }
     }
 
-    /// Connects to a server. Errors are messages for the user.
+    /// Connects to a server.
     pub(super) async fn open(
         name: &str,
         transport: &Transport,
         changes: &Arc<ToolChanges>,
-    ) -> Result<Connection, String> {
+    ) -> Result<Connection, McpError> {
         match transport {
             Transport::Stdio(program) => start_process(name, program, changes).await,
             Transport::Http(endpoint) => connect_http(endpoint, changes).await,
@@ -143,12 +143,12 @@ async fn start_process(
     name: &str,
     program: &StdioCommand,
     changes: &Arc<ToolChanges>,
-) -> Result<Connection, String> {
+) -> Result<Connection, McpError> {
     let close_reason = CloseReason::default();
     let redactor = Redactor::new(program.environment.iter().map(|(_, value)| value), sanitize);
     let tag = format!("mcp:{name}");
     let (stream, exit) = start_server(tag, program.clone(), close_reason.clone(), exit_status, redactor)
-        .map_err(|error| format!("cannot start the server: {error}"))?;
+        .map_err(|error| McpError::Connect(format!("cannot start the server: {error}")))?;
     let process = AbortOnDrop(spawn(exit));
     let (reader, writer) = stream.into_split();
     let inner = AsyncRwTransport::new_client(BoundedReader::new(reader, close_reason.clone()), writer);
@@ -157,13 +157,18 @@ async fn start_process(
     match McpClient::default().serve_with_lifecycle(transport, newest_first()).await {
         Ok(service) => Ok(Connection::ready(service, close_reason, changes, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
-            Err(format!("cannot start the server: {}", close_reason.wait_for_reason(CLOSED).await))
+            Err(McpError::Connect(format!(
+                "cannot start the server: {}",
+                close_reason.wait_for_reason(CLOSED).await
+            )))
         }
-        Err(error) => Err(format!("cannot start the server: {}", sanitize(&error.to_string()))),
+        Err(error) => {
+            Err(McpError::Connect(format!("cannot start the server: {}", sanitize(&error.to_string()))))
+        }
     }
 }
 
-async fn connect_http(endpoint: &HttpEndpoint, changes: &Arc<ToolChanges>) -> Result<Connection, String> {
+async fn connect_http(endpoint: &HttpEndpoint, changes: &Arc<ToolChanges>) -> Result<Connection, McpError> {
     let close_reason = CloseReason::default();
     let http_client = HttpClient::new(endpoint, close_reason.clone()).await?;
     match oauth::manager(endpoint).await? {
@@ -179,7 +184,7 @@ async fn handshake<C>(
     endpoint: &HttpEndpoint,
     close_reason: CloseReason,
     changes: &Arc<ToolChanges>,
-) -> Result<Connection, String>
+) -> Result<Connection, McpError>
 where
     C: StreamableHttpClient + Sync,
 {
@@ -187,8 +192,10 @@ where
         Ok(service) => {
             Ok(Connection::ready(service, close_reason, changes, Some(endpoint.clone()), Vec::new()).await)
         }
-        Err(error) if error.is_authorization_required() => Err(oauth::login_required_message(endpoint)),
-        Err(error) => Err(http_errors::connect_error(endpoint, &error)),
+        Err(error) if error.is_authorization_required() => {
+            Err(LoginError::from(oauth::login_required_message(endpoint)).into())
+        }
+        Err(error) => Err(McpError::Connect(http_errors::connect_error(endpoint, &error))),
     }
 }
 
@@ -198,7 +205,7 @@ async fn try_handshake<C>(
     client: C,
     endpoint: &HttpEndpoint,
     changes: &Arc<ToolChanges>,
-) -> Result<Handshake, String>
+) -> Result<Handshake, McpError>
 where
     C: StreamableHttpClient + Sync,
 {
@@ -224,7 +231,7 @@ where
 
 /// Returns the challenge that a server sends to an unauthenticated client, which may be empty. Returns `None`
 /// if the server requires no login.
-pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>, String> {
+pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>, McpError> {
     let http_client = HttpClient::new(endpoint, CloseReason::default()).await?;
     match try_handshake(http_client, endpoint, &Arc::default()).await? {
         Ok(service) => match service.peer().list_tools(None).await {
@@ -234,7 +241,7 @@ pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>,
         Err(error) if error.is_authorization_required() => {
             Ok(Some(error.auth_challenge().unwrap_or_default().to_owned()))
         }
-        Err(error) => Err(http_errors::connect_error(endpoint, &error)),
+        Err(error) => Err(McpError::Connect(http_errors::connect_error(endpoint, &error))),
     }
 }
 

@@ -19,9 +19,9 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::HttpEndpoint;
 use super::bounded_io::{MAX_MESSAGE_BYTES, MessageRate};
 use super::connect::sanitize;
+use super::{HttpEndpoint, McpError};
 use brigade_base::Secret;
 use brigade_base::process::CloseReason;
 use brigade_http_client::tls;
@@ -55,10 +55,10 @@ pub(super) enum HttpError {
 }
 
 /// Builds the headers of every request. They are marked as sensitive.
-pub(super) fn headers(entries: &[(String, Secret)]) -> Result<Headers, String> {
+pub(super) fn headers(entries: &[(String, Secret)]) -> Result<Headers, McpError> {
     let mut headers = HashMap::new();
     for (name, value) in entries {
-        let wrong = || format!("invalid header '{}'", sanitize(name));
+        let wrong = || McpError::Config(format!("invalid header '{}'", sanitize(name)));
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
         let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
         value.set_sensitive(true);
@@ -77,7 +77,7 @@ struct ReceiveLimits {
 
 impl ReceiveLimits {
     /// Counts events. Fails if there are too many.
-    fn count(&self, events: usize) -> Result<(), String> {
+    fn count(&self, events: usize) -> Result<(), McpError> {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner).count(events)
     }
 }
@@ -94,12 +94,12 @@ impl HttpClient {
     pub(super) async fn new(
         endpoint: &HttpEndpoint,
         close_reason: CloseReason,
-    ) -> Result<HttpClient, String> {
+    ) -> Result<HttpClient, McpError> {
         let proxy = proxy(endpoint)?;
         // Building a client loads the system's certificates.
-        let built = tokio::task::spawn_blocking(|| client(proxy)).await.map_err(|error| error.to_string())?;
+        let built = tokio::task::spawn_blocking(|| client(proxy)).await;
         Ok(HttpClient {
-            client: built?,
+            client: built.map_err(|error| McpError::Connect(error.to_string()))??,
             limits: ReceiveLimits { close_reason, rate: Arc::new(Mutex::new(MessageRate::new())) },
         })
     }
@@ -128,15 +128,17 @@ impl HttpClient {
     }
 }
 
-fn proxy(endpoint: &HttpEndpoint) -> Result<Option<reqwest::Proxy>, String> {
+fn proxy(endpoint: &HttpEndpoint) -> Result<Option<reqwest::Proxy>, McpError> {
     // An invalid URL is reported when connecting.
     let Ok(url) = url::Url::parse(endpoint.url.expose()) else { return Ok(None) };
     endpoint.proxies.for_reqwest(&url).map_err(|cause| {
-        format!("cannot use a proxy: {cause}. Change HTTPS_PROXY, or add the server's host to NO_PROXY.")
+        McpError::Config(format!(
+            "cannot use a proxy: {cause}. Change HTTPS_PROXY, or add the server's host to NO_PROXY."
+        ))
     })
 }
 
-fn client(proxy: Option<reqwest::Proxy>) -> Result<reqwest::Client, String> {
+fn client(proxy: Option<reqwest::Proxy>) -> Result<reqwest::Client, McpError> {
     let policy = reqwest::redirect::Policy::custom(|attempt| {
         let from = attempt.previous().last().map(|url| url.origin());
         let keeps_message = matches!(attempt.status().as_u16(), 307 | 308);
@@ -150,7 +152,7 @@ fn client(proxy: Option<reqwest::Proxy>) -> Result<reqwest::Client, String> {
         Some(proxy) => builder.proxy(proxy),
         None => builder,
     };
-    builder.connect_timeout(CONNECT_TIMEOUT).build().map_err(|error| error.to_string())
+    builder.connect_timeout(CONNECT_TIMEOUT).build().map_err(|error| McpError::Connect(error.to_string()))
 }
 
 /// Strips the URL, which may contain a key, from a failure.
@@ -202,14 +204,17 @@ fn events(response: Response, limits: ReceiveLimits) -> BoxStream<'static, Resul
                 Err(error) => return Some((Err(std::io::Error::other(error.without_url())), (None, event))),
             };
             let within = match event.grow(&chunk) > MAX_MESSAGE_BYTES {
-                true => Err(format!("it sent a message larger than {} MiB", MAX_MESSAGE_BYTES >> 20)),
+                true => Err(McpError::Protocol(format!(
+                    "it sent a message larger than {} MiB",
+                    MAX_MESSAGE_BYTES >> 20
+                ))),
                 false => limits.count(std::mem::take(&mut event.ended)),
             };
             match within {
                 Ok(()) => Some((Ok(chunk), (Some(response), event))),
-                Err(text) => {
-                    limits.close_reason.set(text.clone());
-                    Some((Err(std::io::Error::other(text)), (None, event)))
+                Err(error) => {
+                    limits.close_reason.set(error.to_string());
+                    Some((Err(std::io::Error::other(error)), (None, event)))
                 }
             }
         }

@@ -6,24 +6,24 @@ use rmcp::service::ClientInitializeError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use url::Url;
 
-use super::HttpEndpoint;
 use super::connect::sanitize;
 use super::http::{CONNECT_TIMEOUT, HttpError, HttpFailure};
+use super::{HttpEndpoint, McpError};
 
 /// The fix for most of these errors.
 const CHECK_URL: &str = "Check `url` in its configuration.";
 
 /// Rejects a URL that cannot be used.
-pub(super) fn check_url(endpoint: &HttpEndpoint) -> Result<(), String> {
+pub(super) fn check_url(endpoint: &HttpEndpoint) -> Result<(), McpError> {
     match Url::parse(endpoint.url.expose()) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
-        Ok(url) => Err(format!(
+        Ok(url) => Err(McpError::Config(format!(
             "cannot connect: the scheme `{}:` is not supported. Use a `url` that starts with http:// or https://.",
             sanitize(url.scheme())
-        )),
-        Err(error) => Err(format!(
+        ))),
+        Err(error) => Err(McpError::Config(format!(
             "cannot connect: `url` is not a valid URL ({error}). Use a URL such as https://host/path."
-        )),
+        ))),
     }
 }
 

@@ -2,27 +2,29 @@
 
 use brigade_core::permission::Rule;
 
+use super::McpError;
+
 /// Maximum length of a tool name that providers accept.
 const MAX_TOOL_NAME_BYTES: usize = 64;
 
 /// Normalizes the name of a server for use in tool names. A double underscore would make them ambiguous.
-pub(super) fn server(raw: &str) -> Result<String, String> {
+pub(super) fn server(raw: &str) -> Result<String, McpError> {
     let name = raw.to_ascii_lowercase();
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 32 && name.bytes().all(known);
     if !is_name || name.contains("__") || name.starts_with('_') || name.ends_with('_') {
-        return Err(
+        return Err(McpError::Config(
             "invalid server name. Use up to 32 letters, digits, `-` and single `_`, and no `_` at the start or \
              end."
                 .to_owned(),
-        );
+        ));
     }
     Ok(name)
 }
 
 /// Returns the local name of a server's tool. It is converted to lower case, and separators become
 /// underscores.
-pub(super) fn tool(server: &str, raw: &str) -> Result<String, String> {
+pub(super) fn tool(server: &str, raw: &str) -> Result<String, McpError> {
     let shown: String = raw.chars().filter(|c| !c.is_control()).take(MAX_TOOL_NAME_BYTES).collect();
     let plain: String = raw
         .chars()
@@ -34,16 +36,18 @@ pub(super) fn tool(server: &str, raw: &str) -> Result<String, String> {
         .collect();
     let name = format!("mcp__{server}__{plain}");
     if plain.is_empty() || plain.contains('\0') {
-        return Err(format!("cannot offer the tool '{shown}': its name contains unsupported characters"));
+        return Err(McpError::Tool(format!(
+            "cannot offer the tool '{shown}': its name contains unsupported characters"
+        )));
     }
     if name.len() > MAX_TOOL_NAME_BYTES {
-        return Err(format!(
+        return Err(McpError::Tool(format!(
             "cannot offer the tool '{shown}': the name '{name}' is longer than {MAX_TOOL_NAME_BYTES} characters"
-        ));
+        )));
     }
     match name.parse::<Rule>() {
         Ok(_) => Ok(name),
-        Err(error) => Err(format!("cannot offer the tool '{shown}': {error}")),
+        Err(error) => Err(McpError::Tool(format!("cannot offer the tool '{shown}': {error}"))),
     }
 }
 

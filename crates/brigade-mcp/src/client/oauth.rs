@@ -15,7 +15,7 @@ use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientSco
 use tokio::net::TcpListener;
 
 use super::connect::{self, sanitize};
-use super::{HttpEndpoint, http_errors};
+use super::{HttpEndpoint, McpError, http_errors};
 use brigade_base::Secret;
 use brigade_http_client::tls;
 use token_file::TokenFile;
@@ -67,6 +67,12 @@ pub struct LoginError(String);
 impl From<String> for LoginError {
     fn from(why: String) -> LoginError {
         LoginError(why)
+    }
+}
+
+impl From<McpError> for LoginError {
+    fn from(error: McpError) -> LoginError {
+        LoginError(error.to_string())
     }
 }
 
@@ -148,7 +154,7 @@ impl LoginFlow {
         callback::wait_for_redirect(listener, state, async |answer| {
             let code = answer
                 .code
-                .map_err(|why| LoginError(format!("the login was refused: {}", sanitize(&why))))?;
+                .map_err(|why| LoginError(format!("the login was refused: {}", sanitize(&why.0))))?;
             // The lock prevents a concurrent refresh of the older login from overwriting this one.
             let lock = token_file.lock().await?;
             let exchanged =
@@ -236,24 +242,22 @@ fn known_client(
 }
 
 /// Returns the manager that presents and refreshes a login, if there is one.
-pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<AuthorizationManager>, String> {
+pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<AuthorizationManager>, LoginError> {
     let login = &endpoint.login;
     // A configured Authorization header takes precedence over a login.
     if has_token(endpoint) {
         return Ok(None);
     }
     if login.grant_type == GrantType::ClientCredentials {
-        return log_in_as_client(endpoint).await.map(Some).map_err(|error| error.to_string());
+        return log_in_as_client(endpoint).await.map(Some);
     }
     let Some(file) = &login.file else { return Ok(None) };
     let token_file = TokenFile::new(file.clone());
     let stored = token_file.read().await?;
     let Some(credentials) = stored.credentials else { return Ok(None) };
     let unusable = |error: AuthError| {
-        format!(
-            "cannot use the stored login: {}",
-            sanitize(&http_errors::redact_url(endpoint, &error.to_string()))
-        )
+        let why = sanitize(&http_errors::redact_url(endpoint, &error.to_string()));
+        LoginError(format!("cannot use the stored login: {why}"))
     };
     let mut manager = new_manager(endpoint).await.map_err(unusable)?;
     manager.set_credential_store(token_file.with_secret(stored.client_secret.clone()));

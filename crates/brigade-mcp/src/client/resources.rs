@@ -10,8 +10,8 @@ use rmcp::model::{
 };
 
 use super::connect::Connection;
-use super::content;
-use super::server::{INPUT_UNSUPPORTED, Server, error_message, pages};
+use super::server::{INPUT_UNSUPPORTED, Server, pages, request_error};
+use super::{McpError, content};
 use brigade_tools::ToolContext;
 
 /// Maximum number of resources or prompts of a server.
@@ -79,8 +79,8 @@ impl Server {
                     let parts: Vec<String> = result.contents.iter().map(content::resource).collect();
                     Ok(ToolOutput::ok(content::truncate(parts.join("\n"))))
                 }
-                Ok(_) => Err(INPUT_UNSUPPORTED.to_owned()),
-                Err(error) => Err(error_message(&connection, error).await),
+                Ok(_) => Err(McpError::Request(INPUT_UNSUPPORTED.to_owned())),
+                Err(error) => Err(request_error(&connection, error).await),
             }
         };
         self.within_time(work, context).await
@@ -99,15 +99,15 @@ impl Server {
             let params = GetPromptRequestParams::new(name).with_arguments(arguments);
             match connection.peer().get_prompt_once(params).await {
                 Ok(GetPromptResponse::Complete(result)) => Ok(content::prompt(&result)),
-                Ok(_) => Err(INPUT_UNSUPPORTED.to_owned()),
-                Err(error) => Err(error_message(&connection, error).await),
+                Ok(_) => Err(McpError::Request(INPUT_UNSUPPORTED.to_owned())),
+                Err(error) => Err(request_error(&connection, error).await),
             }
         };
         self.within_time(work, context).await
     }
 }
 
-async fn resources(connection: &Connection) -> Result<ToolOutput, String> {
+async fn resources(connection: &Connection) -> Result<ToolOutput, McpError> {
     let peer = connection.peer();
     let fixed = pages(connection, MAX_LISTED, |params| async {
         let page = peer.list_resources(Some(params)).await?;
@@ -125,7 +125,7 @@ async fn resources(connection: &Connection) -> Result<ToolOutput, String> {
     Ok(content::list(fixed.chain(templates)))
 }
 
-async fn prompts(connection: &Connection) -> Result<ToolOutput, String> {
+async fn prompts(connection: &Connection) -> Result<ToolOutput, McpError> {
     let peer = connection.peer();
     let prompts = pages(connection, MAX_LISTED, |params| async {
         let page = peer.list_prompts(Some(params)).await?;

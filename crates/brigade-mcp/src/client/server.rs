@@ -20,7 +20,7 @@ use super::resource_tools::ResourceTool;
 use super::resources::ServerFeatures;
 use super::tool::ServerTool;
 use super::tool_changes::{ChangeMark, ToolChanges};
-use super::{ServerConfig, Transport, content, name};
+use super::{McpError, ServerConfig, Transport, content, name};
 use brigade_base::task::{AbortOnDrop, spawn};
 use brigade_tools::{AnyTool, ToolChange, ToolContext};
 
@@ -65,7 +65,7 @@ struct ActiveConnection {
 
 impl Server {
     /// Connects to a server and returns its tools.
-    pub(super) async fn start(name: String, config: ServerConfig) -> Result<OfferedTools, String> {
+    pub(super) async fn start(name: String, config: ServerConfig) -> Result<OfferedTools, McpError> {
         let changes = Arc::new(ToolChanges::default());
         let (connection, tools) = connect(&name, &config, &changes).await?;
         let features = ServerFeatures::of(&connection).await;
@@ -92,7 +92,7 @@ impl Server {
         for tool in tools {
             match name::tool(name, &tool.name).and_then(|name| check_definition(&tool).map(|()| name)) {
                 Ok(name) => named.entry(name).or_default().push(tool),
-                Err(problem) => problems.push(problem),
+                Err(problem) => problems.push(problem.to_string()),
             }
         }
         let mut offered: Vec<Arc<dyn AnyTool>> = Vec::new();
@@ -127,7 +127,7 @@ impl Server {
     }
 
     /// Returns an open connection. A server that exited is restarted, unless it violated the protocol.
-    pub(super) async fn connection(&self) -> Result<Arc<Connection>, String> {
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, McpError> {
         let mut active = self.active.lock().await;
         if !active.connection.is_closed() {
             return Ok(active.connection.clone());
@@ -135,15 +135,15 @@ impl Server {
         let close_reason = &active.connection.close_reason;
         let why = close_reason.reason().unwrap_or(CLOSED).to_owned();
         if close_reason.is_protocol_violation() {
-            return Err(format!("{why}; its tools can no longer be used in this run"));
+            return Err(McpError::Protocol(format!("{why}; its tools can no longer be used in this run")));
         }
         if active.since.elapsed() >= STABLE_UPTIME {
             active.restarts = 0;
         }
         if active.restarts >= MAX_RESTARTS {
-            return Err(format!(
+            return Err(McpError::Connect(format!(
                 "{why}; it was restarted {MAX_RESTARTS} times, so its tools can no longer be used in this run"
-            ));
+            )));
         }
         tokio::time::sleep(RESTART_DELAY * (1 << active.restarts)).await;
         active.restarts += 1;
@@ -151,7 +151,7 @@ impl Server {
         let mark = self.changes.mark();
         let (connection, tools) = connect(&self.name, &self.config, &self.changes)
             .await
-            .map_err(|again| format!("{why}; cannot restart it: {again}"))?;
+            .map_err(|again| McpError::Connect(format!("{why}; cannot restart it: {again}")))?;
         self.update_tools(&tools, mark);
         active.connection = Arc::new(connection);
         active.since = Instant::now();
@@ -190,11 +190,11 @@ impl Server {
             match answer {
                 Ok(result) => Ok(content::output(&result)),
                 Err(CallFailure::Service(error)) => Err(match connection_lost(&connection, &error).await {
-                    Some(LostRequest::MaybeExecuted(why)) => outcome_unknown(&why),
-                    Some(LostRequest::NotExecuted(what)) => what,
-                    None => error_message(&connection, error).await,
+                    Some(LostRequest::MaybeExecuted(why)) => McpError::Request(outcome_unknown(&why)),
+                    Some(LostRequest::NotExecuted(what)) => McpError::Request(what),
+                    None => request_error(&connection, error).await,
                 }),
-                Err(CallFailure::Message(why)) => Err(why.to_owned()),
+                Err(CallFailure::Message(why)) => Err(McpError::Request(why.to_owned())),
             }
         };
         let output = self.within(&timeout, work, context).await;
@@ -209,7 +209,7 @@ impl Server {
     /// Waits for an answer within the call timeout.
     pub(super) async fn within_time(
         &self,
-        work: impl Future<Output = Result<ToolOutput, String>>,
+        work: impl Future<Output = Result<ToolOutput, McpError>>,
         context: &ToolContext,
     ) -> ToolOutput {
         self.within(&CallTimeout::new(self.config.call_timeout), work, context).await
@@ -218,13 +218,13 @@ impl Server {
     async fn within(
         &self,
         timeout: &CallTimeout,
-        work: impl Future<Output = Result<ToolOutput, String>>,
+        work: impl Future<Output = Result<ToolOutput, McpError>>,
         context: &ToolContext,
     ) -> ToolOutput {
         let failed = |why: &str| ToolOutput::error(format!("MCP server '{}': {why}", self.config.name));
         tokio::select! {
             biased;
-            answer = work => answer.unwrap_or_else(|why| failed(&why)),
+            answer = work => answer.unwrap_or_else(|why| failed(&why.to_string())),
             limit = timeout.expired() => failed(&outcome_unknown(&format!(
                 "no response within {}; the call was cancelled",
                 seconds(limit)
@@ -249,12 +249,13 @@ impl Server {
 
     /// Lists the tools again if the server reported a change. The change stays pending until the server has
     /// answered, even if this future is dropped.
-    async fn refresh_tools(&self, connection: &Connection) -> Result<(), String> {
+    async fn refresh_tools(&self, connection: &Connection) -> Result<(), McpError> {
         // Concurrent callers wait for the list in progress.
         let _active = self.active.lock().await;
         if let Some(mark) = self.changes.pending() {
             let tools = list(connection).await;
-            let cannot = |why| format!("its tools have changed; cannot list them again: {why}");
+            let cannot =
+                |why| McpError::Request(format!("its tools have changed; cannot list them again: {why}"));
             self.update_tools(&tools.map_err(cannot)?, mark);
         }
         Ok(())
@@ -278,13 +279,13 @@ impl Server {
 
     /// Rejects a tool whose definition is no longer the approved one, because it changed after the call was
     /// judged.
-    fn require_approved(&self, tool: &str) -> Result<(), String> {
+    fn require_approved(&self, tool: &str) -> Result<(), McpError> {
         match self.approved().state(tool) {
             ToolState::Approved => Ok(()),
-            ToolState::Changed(_) => Err(format!(
+            ToolState::Changed(_) => Err(McpError::Tool(format!(
                 "its tool '{tool}' was not called: its definition has changed since it was approved. Call it again to ask \
                  the user for approval."
-            )),
+            ))),
             ToolState::Gone(why) => Err(why),
         }
     }
@@ -304,7 +305,7 @@ async fn connect(
     name: &str,
     config: &ServerConfig,
     changes: &Arc<ToolChanges>,
-) -> Result<(Connection, Vec<Tool>), String> {
+) -> Result<(Connection, Vec<Tool>), McpError> {
     let limit = config.start_timeout;
     let transport = match &config.transport {
         Transport::Stdio(_) => "stdio",
@@ -316,10 +317,13 @@ async fn connect(
         let connection = Connection::open(name, &config.transport, changes).await?;
         let protocol = connection.peer().peer_info().map(|info| info.protocol_version.to_string());
         debug!(target: "brigade::mcp", server = name, protocol, "handshake complete");
-        let tools = list(&connection).await.map_err(|why| format!("cannot list its tools: {why}"))?;
+        let cannot = |why| McpError::Connect(format!("cannot list its tools: {why}"));
+        let tools = list(&connection).await.map_err(cannot)?;
         Ok((connection, tools))
     });
-    let result = started.await.unwrap_or_else(|_| Err(format!("it was not ready within {}", seconds(limit))));
+    let result = started
+        .await
+        .unwrap_or_else(|_| Err(McpError::Connect(format!("it was not ready within {}", seconds(limit)))));
     let elapsed_ms = start.elapsed().as_millis() as u64;
     match &result {
         Ok((_, tools)) => {
@@ -347,25 +351,25 @@ async fn connection_lost(connection: &Connection, error: &ServiceError) -> Optio
     }
 }
 
-/// Message about a failed request without side effects.
-pub(super) async fn error_message(connection: &Connection, error: ServiceError) -> String {
+/// Returns the error of a failed request without side effects.
+pub(super) async fn request_error(connection: &Connection, error: ServiceError) -> McpError {
     if let Some(LostRequest::NotExecuted(why) | LostRequest::MaybeExecuted(why)) =
         connection_lost(connection, &error).await
     {
-        return why;
+        return McpError::Request(why);
     }
-    match error {
+    McpError::Request(match error {
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
             format!("it does not support this request: {}", sanitize(&error.message))
         }
         ServiceError::McpError(error) => format!("it answered with an error: {}", sanitize(&error.message)),
         ServiceError::UnexpectedResponse => "it answered with an unexpected message".to_owned(),
         other => sanitize(&other.to_string()),
-    }
+    })
 }
 
 /// Lists all tools.
-async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
+async fn list(connection: &Connection) -> Result<Vec<Tool>, McpError> {
     let page = |params| async {
         let page = connection.peer().list_tools(Some(params)).await?;
         Ok((page.tools, page.next_cursor))
@@ -378,7 +382,7 @@ pub(super) async fn pages<T, F>(
     connection: &Connection,
     max_entries: usize,
     page: impl Fn(PaginatedRequestParams) -> F,
-) -> Result<Vec<T>, String>
+) -> Result<Vec<T>, McpError>
 where
     F: Future<Output = Result<(Vec<T>, Option<String>), ServiceError>>,
 {
@@ -390,18 +394,18 @@ where
             Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => {
                 return Ok(all);
             }
-            Err(error) => return Err(error_message(connection, error).await),
+            Err(error) => return Err(request_error(connection, error).await),
         };
         all.extend(more);
         if all.len() > max_entries {
-            return Err(format!("the list has more than {max_entries} entries"));
+            return Err(McpError::Protocol(format!("the list has more than {max_entries} entries")));
         }
         match next {
             Some(next) => cursor = Some(next),
             None => return Ok(all),
         }
     }
-    Err(format!("the list has more than {MAX_PAGES} pages"))
+    Err(McpError::Protocol(format!("the list has more than {MAX_PAGES} pages")))
 }
 
 fn seconds(duration: Duration) -> String {

@@ -9,10 +9,12 @@ use http_body_util::Full;
 use hyper::Method;
 use hyper::Uri;
 use hyper::header::{self, HeaderMap, HeaderValue, IntoHeaderName};
+use hyper::http::uri::InvalidUri;
 use url::{Position, Url};
 
 use super::super::rate_limit::{RateLimiter, RateLimits};
 use super::super::{Auth, ModelError, ModelInfo, PriceList};
+use super::failure::root_cause;
 use super::pool::{ConnectionPool, HttpRequest};
 use super::timeouts::{ResolvedTimeouts, Timeouts};
 
@@ -126,7 +128,7 @@ impl Endpoint {
         let timeouts = timeouts.resolve();
         let rate_limiter = RateLimiter::new(&name, rate_limits, timeouts.longest_wait, timeouts.first_byte);
         let pool = ConnectionPool::new(&base, None, timeouts.connect, rate_limiter.concurrency())
-            .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
+            .map_err(|error| EndpointError::Client { name: name.clone(), cause: root_cause(&error) })?;
         let prices = PriceList::built_in();
         Ok(Endpoint(Arc::new(Shared { name, base, host, key, timeouts, rate_limiter, prices, pool })))
     }
@@ -139,7 +141,7 @@ impl Endpoint {
         if let Some(proxy) = proxy {
             let Shared { base, timeouts, rate_limiter, .. } = &*self.0;
             let pool = ConnectionPool::new(base, Some(proxy), timeouts.connect, rate_limiter.concurrency())
-                .map_err(|cause| EndpointError::Client { name: name(), cause })?;
+                .map_err(|error| EndpointError::Client { name: name(), cause: root_cause(&error) })?;
             Arc::make_mut(&mut self.0).pool = pool;
         }
         Ok(self)
@@ -276,11 +278,11 @@ impl RequestBuilder {
     }
 
     /// Builds the request.
-    pub(super) fn build(self) -> Result<HttpRequest, String> {
+    pub(super) fn build(self) -> Result<HttpRequest, InvalidUri> {
         let RequestBuilder { method, path, headers, body } = self;
         let mut request = HttpRequest::new(Full::from(body));
         *request.method_mut() = method;
-        *request.uri_mut() = Uri::try_from(path).map_err(|error| error.to_string())?;
+        *request.uri_mut() = Uri::try_from(path)?;
         *request.headers_mut() = headers;
         Ok(request)
     }

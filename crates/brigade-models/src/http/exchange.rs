@@ -207,13 +207,16 @@ impl<D: Decoder> Exchange<D> {
                 self.decoder = Some(Box::new(decoder));
                 self.phase = Phase::Sent(self.endpoint.pool().clone().send(request).boxed());
             }
-            Err(cause) => self.failed = Some(failure::invalid_request(&self.endpoint, &cause)),
+            Err(error) => self.failed = Some(error),
         }
     }
 
-    fn write_request(&self) -> Result<(HttpRequest, D), String> {
-        let (builder, decoder) = (self.write)().map_err(|error| error.to_string())?;
-        Ok((builder.build()?, decoder))
+    fn write_request(&self) -> Result<(HttpRequest, D), ModelError> {
+        let endpoint = &self.endpoint;
+        let (builder, decoder) =
+            (self.write)().map_err(|error| failure::invalid_request(endpoint, &error))?;
+        let request = builder.build().map_err(|error| failure::invalid_request(endpoint, &error))?;
+        Ok((request, decoder))
     }
 
     fn schedule_notice(&mut self, wait: Duration) {

@@ -150,8 +150,9 @@ pub(in super::super) fn invalid_reply(endpoint: &Endpoint, what: &str) -> ModelE
 }
 
 /// Error for a request that cannot be built.
-pub(super) fn invalid_request(endpoint: &Endpoint, cause: &str) -> ModelError {
-    ModelError::Fatal(format!("cannot build the request to {}: {}", endpoint.name(), sanitize(cause)))
+pub(super) fn invalid_request(endpoint: &Endpoint, cause: &dyn Error) -> ModelError {
+    let cause = sanitize(&cause.to_string());
+    ModelError::Fatal(format!("cannot build the request to {}: {cause}", endpoint.name()))
 }
 
 /// Error for a connection that failed or broke.

@@ -136,8 +136,8 @@ impl ConnectionPool {
         proxy: Option<Proxy>,
         connect_timeout: Duration,
         max_idle: usize,
-    ) -> Result<Arc<ConnectionPool>, String> {
-        let to = Uri::try_from(base.as_str()).map_err(|error| error.to_string())?;
+    ) -> std::io::Result<Arc<ConnectionPool>> {
+        let to = Uri::try_from(base.as_str()).map_err(std::io::Error::other)?;
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEPALIVE_INTERVAL));
@@ -154,7 +154,7 @@ impl ConnectionPool {
                 with_tls(tcp).map(Connector::Secure)
             }
         };
-        let connector = connector.map_err(|error| root_cause(&error))?;
+        let connector = connector?;
         Ok(Arc::new(ConnectionPool { to, connector, connect_timeout, max_idle, idle: Mutex::default() }))
     }
 

@@ -8,6 +8,7 @@ use brigade_core::{Agent, Budget, CallId, Outcome, RemoteContext, SessionId, Spe
 
 use tokio::sync::watch;
 
+use crate::resolved_agent::{ResolveError, UnpricedModel};
 use crate::schema::ResultSchema;
 use crate::session::DriverError;
 use crate::store::StoreError;
@@ -128,8 +129,8 @@ pub enum RunError {
     #[error("{0}")]
     Config(String),
     /// A budget in dollars cannot be enforced, because the price of the model is unknown.
-    #[error("{0}")]
-    Unpriced(String),
+    #[error(transparent)]
+    Unpriced(#[from] UnpricedModel),
     /// A child cannot be resumed on its own while its tree is running.
     #[error(
         "cannot run {child} on its own: {root}, which it belongs to, has not ended. Resume or cancel {root}."
@@ -161,6 +162,12 @@ pub enum RunError {
     /// A bug in this library.
     #[error("internal error: {0}. Please report it.")]
     Bug(String),
+}
+
+impl From<ResolveError> for RunError {
+    fn from(error: ResolveError) -> RunError {
+        RunError::Config(error.to_string())
+    }
 }
 
 impl From<DriverError> for RunError {

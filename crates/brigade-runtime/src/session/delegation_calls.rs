@@ -48,7 +48,7 @@ impl Driver {
     /// Parses a delegation call and queues its children.
     pub(super) async fn delegate(&mut self, call: CallId, tool_call: &ToolCall) -> Result<(), ToolOutput> {
         let plan = self.styles().plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
-        let plan = plan.map_err(ToolOutput::error)?;
+        let plan = plan.map_err(|refusal| ToolOutput::error(refusal.to_string()))?;
         let action = Action { tool: &tool_call.name, kind: ActionKind::Pure, subject: Subject::Nothing };
         let decision = self.decide(&action);
         let arguments = || json::parse(tool_call.arguments.as_str()).unwrap_or_default();
@@ -190,10 +190,10 @@ impl Driver {
             .tree
             .agents
             .resolve(agent, lent, depth)
-            .map_err(|cause| self.failed_output(request, cause))?;
+            .map_err(|cause| self.failed_output(request, cause.to_string()))?;
         resolved
             .check_budget(&self.state().ledger().granted())
-            .map_err(|cause| self.failed_output(request, cause))?;
+            .map_err(|cause| self.failed_output(request, cause.to_string()))?;
         self.children.resolve_cache = Some(Box::new(ResolveCache {
             request: request.clone(),
             resolved: resolved.clone(),

@@ -4,7 +4,7 @@ use brigade_core::event::Speaker;
 use brigade_core::{Event, Outcome, Status, Text};
 
 use super::Driver;
-use crate::schema::ResultSchema;
+use crate::schema::{ResultSchema, ValidationError};
 
 /// Number of times that a result is requested again after it did not match.
 const MAX_SCHEMA_RETRIES: u32 = 2;
@@ -15,8 +15,7 @@ impl Driver {
     pub(super) fn validate_result(&mut self, outcome: Outcome) -> Option<Outcome> {
         let schema = self.state().round().and_then(|round| round.delegation.schema.clone());
         let (Some(schema), Status::Done) = (schema, &outcome.status) else { return Some(outcome) };
-        let schema =
-            ResultSchema::parse(schema.as_str()).map_err(|cause| format!("cannot use the schema: {cause}"));
+        let schema = ResultSchema::parse(schema.as_str()).map_err(ValidationError::from);
         match schema.and_then(|schema| schema.validate(outcome.text.as_str())) {
             Ok(json) => Some(Outcome { text: Text::from(json), ..outcome }),
             Err(cause) if self.state().reminders() < MAX_SCHEMA_RETRIES => {

@@ -16,7 +16,7 @@ use crate::environment;
 use crate::external::ExternalTool;
 use crate::fast_map::{FastMap, FastSet};
 use crate::model::ModelHandle;
-use crate::resolved_agent::{AgentKind, ExternalAgent, LocalAgent, ModelOption, ResolvedAgent};
+use crate::resolved_agent::{AgentKind, ExternalAgent, LocalAgent, ModelOption, ResolveError, ResolvedAgent};
 use crate::session::DriverError;
 use crate::settings::Settings;
 use crate::skills::SKILL;
@@ -92,7 +92,7 @@ impl AgentResolution {
         agent: Agent,
         authority: Authority,
         depth: u32,
-    ) -> Result<Arc<ResolvedAgent>, String> {
+    ) -> Result<Arc<ResolvedAgent>, ResolveError> {
         let (agent_hash, authority_hash) = (agent.hash(), authority.hash());
         let key = (agent_hash, authority_hash, depth);
         if let Some(resolved) = lock(&self.resolved_agents).get(&key) {
@@ -112,7 +112,7 @@ impl AgentResolution {
         agent: Agent,
         authority: Authority,
         place: &str,
-    ) -> Result<ResolvedAgent, String> {
+    ) -> Result<ResolvedAgent, ResolveError> {
         let external = self.core.external()?;
         let model = ModelHandle { provider: external.model(place)?, name: place.to_owned() };
         let cost_model = CostModel { price: Price::default(), fixed_bytes: 0, max_output: 0, window: None };
@@ -140,7 +140,12 @@ impl AgentResolution {
         Files::new(self.settings().workspace.clone(), permissions, authority.paths.clone())
     }
 
-    fn resolve_local(&self, agent: Agent, authority: Authority, depth: u32) -> Result<ResolvedAgent, String> {
+    fn resolve_local(
+        &self,
+        agent: Agent,
+        authority: Authority,
+        depth: u32,
+    ) -> Result<ResolvedAgent, ResolveError> {
         let (agent_hash, authority_hash) = (agent.hash(), authority.hash());
         let settings = self.settings();
         let wanted = self.model_name(&agent).to_owned();
@@ -287,7 +292,7 @@ impl AgentResolution {
             allowed.permissions = allowed.permissions.narrowed_to(mode);
         }
         allowed.max_depth = allowed.max_depth.min(self.settings().limits.max_depth);
-        self.resolve(definition, allowed, depth).map_err(DriverError::Config)
+        self.resolve(definition, allowed, depth).map_err(|error| DriverError::Config(error.to_string()))
     }
 
     pub(crate) async fn definition<T: serde::de::DeserializeOwned>(

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use brigade_core::{Agent, Backend};
 
-use crate::external::ExternalAgents;
+use crate::external::{ExternalAgents, ExternalError};
 use crate::model::{EndpointOverride, ModelHandle, Models};
+use crate::resolved_agent::ResolveError;
 use crate::runtime::SessionCache;
 use crate::settings::Settings;
 use crate::store::Store;
@@ -21,37 +22,32 @@ pub(crate) struct Core {
 
 impl Core {
     /// Returns the model of this name with the agent's own address and key, if it has any.
-    pub(crate) fn model_for(&self, agent: &Agent, name: &str) -> Result<ModelHandle, String> {
+    pub(crate) fn model_for(&self, agent: &Agent, name: &str) -> Result<ModelHandle, ResolveError> {
         let key = match &agent.key_of {
             None => None,
             Some(id) => {
-                let key = self.settings.agents.api_key(id).map_err(|error| error.to_string())?;
-                let gone = || {
-                    format!(
-                        "cannot run the agent '{id}': its file no longer contains `api_key`. Add it again."
-                    )
-                };
-                Some(key.ok_or_else(gone)?)
+                let key = self.settings.agents.api_key(id)?;
+                Some(key.ok_or_else(|| ResolveError::KeyRemoved { id: id.clone() })?)
             }
         };
         let own = EndpointOverride { base_url: agent.api_base.clone(), key };
-        self.models.choose_for(name, &own).map_err(|error| error.to_string())
+        Ok(self.models.choose_for(name, &own)?)
     }
 
     /// Fails if the model of an agent, or the program that runs it, does not exist.
-    pub(crate) fn check_model(&self, agent: &Agent) -> Result<(), String> {
+    pub(crate) fn check_model(&self, agent: &Agent) -> Result<(), ResolveError> {
         match &agent.backend {
-            Backend::Acp(place) => self.external()?.model(place).map(|_| ()),
+            Backend::Acp(place) => drop(self.external()?.model(place)?),
             Backend::Here | Backend::Remote => {
-                self.model_for(agent, agent.model.as_deref().unwrap_or_default()).map(|_| ())
+                drop(self.model_for(agent, agent.model.as_deref().unwrap_or_default())?)
             }
         }
+        Ok(())
     }
 
     /// Returns the external agents.
-    pub(super) fn external(&self) -> Result<&Arc<dyn ExternalAgents>, String> {
-        let none = || "no external agents are configured. Add one under `[acp.servers.NAME]`.".to_owned();
-        self.settings.external.as_ref().ok_or_else(none)
+    pub(super) fn external(&self) -> Result<&Arc<dyn ExternalAgents>, ExternalError> {
+        self.settings.external.as_ref().ok_or(ExternalError::NotConfigured)
     }
 
     /// Returns a fallback model. The agent's own address and key are used only with its own provider.

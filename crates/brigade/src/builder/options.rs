@@ -329,8 +329,8 @@ impl BrigadeBuilder {
         let custom = std::mem::take(&mut self.custom_models);
         Ok(custom.with_providers(names, move |name, overrides| match connected.get(name) {
             Some((_, model)) if *overrides == EndpointOverride::default() => Ok(model.clone()),
-            Some((provider, _)) => provider.connect(overrides).map_err(|error| error.to_string()),
-            None => Err("unknown provider".to_owned()),
+            Some((provider, _)) => provider.connect(overrides).map_err(|error| error.to_string().into()),
+            None => Err("unknown provider".into()),
         }))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use brigade::agents::AgentCatalog;
 use brigade::model::script::Script;
-use brigade::model::{EndpointOverride, Model};
+use brigade::model::{EndpointOverride, Model, ModelUnavailable};
 use brigade::store::memory::MemoryStore;
 use brigade::{Models, Runtime, Settings, Store, Task, Workspace};
 
@@ -44,7 +44,7 @@ async fn run(
     let seen = made.clone();
     let models = Models::default().with_providers(
         ["shared", "other"].map(str::to_owned),
-        move |name: &str, own: &EndpointOverride| -> Result<Arc<dyn Model>, String> {
+        move |name: &str, own: &EndpointOverride| -> Result<Arc<dyn Model>, ModelUnavailable> {
             seen.lock().unwrap().push((name.to_owned(), own.clone()));
             Ok(Arc::new(Script::parse(SCRIPT).unwrap()))
         },

@@ -98,7 +98,7 @@ impl ClientConnection {
                 "`additionalDirectories` is not supported: a session has one working directory",
             ));
         }
-        let environment = self.host.environment(folder).await.map_err(errors::failed)?;
+        let environment = self.host.environment(folder).await.map_err(|error| errors::failed(error.0))?;
         servers::add(environment, servers, &*self.host).await
     }
 

@@ -23,7 +23,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
                 problems.iter().find(|(name, _)| *name == server.name).map(|(_, what)| what.clone());
             let found = match problem {
                 Some(what) => Err(what),
-                None => acp.probe(&server.name).await,
+                None => acp.probe(&server.name).await.map_err(|error| error.to_string()),
             };
             findings.push(match found {
                 Ok(title) if title.is_empty() => Finding::ok(format!("{}: responds", server.name)),

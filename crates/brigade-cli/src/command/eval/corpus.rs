@@ -182,11 +182,12 @@ pub(super) struct TaskLimits {
 
 impl RawLimits {
     fn resolve(&self) -> Result<TaskLimits, String> {
-        let usd = self.usd.as_deref().map(units::parse_dollars).transpose()?;
+        let usd =
+            self.usd.as_deref().map(units::parse_dollars).transpose().map_err(|error| error.to_string())?;
         Ok(TaskLimits {
             turns: self.turns,
             timeout: units::parse_duration(&self.timeout)?,
-            tokens: units::parse_count(&self.tokens)?,
+            tokens: units::parse_count(&self.tokens).map_err(|error| error.to_string())?,
             usd: usd.map_or(Limit::Unlimited, Limit::AtMost),
             has_fixed_tokens: self.fixed_tokens,
         })

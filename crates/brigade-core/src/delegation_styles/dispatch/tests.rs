@@ -194,9 +194,9 @@ fn c53_the_name_of_a_folder_stands_for_the_id() {
     }
     // No spelling reaches the caller itself or an agent that it may not name.
     coder.agent = named("coder");
-    assert_eq!(plan(&coder, "Coder"), Err("Agent 'coder' not found".to_owned()));
+    assert_eq!(plan(&coder, "Coder"), Err("Agent 'coder' not found".into()));
     coder.authority.agents = crate::grant::Names::Only(set(&["coder"]));
-    assert_eq!(plan(&coder, "My Agent"), Err("Agent 'my-agent' not found".to_owned()));
+    assert_eq!(plan(&coder, "My Agent"), Err("Agent 'my-agent' not found".into()));
 }
 
 #[test]

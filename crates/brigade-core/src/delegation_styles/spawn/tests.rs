@@ -204,7 +204,8 @@ fn c73_the_server_and_agent_of_the_call_and_of_the_config() {
     };
     let chosen = |config: &SpawnConfig, server: Option<&str>, agent: Option<&str>| {
         let call = json!({"task": "t", "description": "d", "serverName": server, "agentId": agent});
-        config.parse_delegate(&call.to_string()).map(|delegation| delegation.external)
+        let delegation = config.parse_delegate(&call.to_string());
+        delegation.map(|delegation| delegation.external).map_err(|refusal| refusal.to_string())
     };
     let name = |name: &str| Ok(Some(name.to_owned()));
     assert_eq!(chosen(&config("", ""), None, None), Ok(None));

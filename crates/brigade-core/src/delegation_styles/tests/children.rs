@@ -111,7 +111,7 @@ fn parallel_call_has_at_most_1000_tasks() {
         let task = json!({ "label": "a", "task_prompt": "x" });
         let arguments = json!({ "tasks": vec![task; count] }).to_string();
         let plan = all_styles().plan(subagent::PARALLEL_NAME, &TestAgent::root().caller(), &arguments);
-        plan.map(|plan| plan.delegations.len())
+        plan.map(|plan| plan.delegations.len()).map_err(|refusal| refusal.to_string())
     };
     assert_eq!(planned(1000), Ok(1000));
     assert_eq!(planned(1001), Err("`tasks` has 1001 entries, more than the limit of 1000".to_owned()));

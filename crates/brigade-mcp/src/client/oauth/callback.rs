@@ -22,7 +22,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parameters of the redirect.
 pub(super) struct AuthResponse {
     /// The authorization code, or the error.
-    pub(super) code: Result<String, String>,
+    pub(super) code: Result<String, LoginError>,
     /// The issuer, if given.
     pub(super) issuer: Option<String>,
 }
@@ -90,9 +90,9 @@ fn parse_response(target: &str, state: &str) -> Option<AuthResponse> {
     let is_ours = Url::parse(&url).ok()?.path() == PATH && !state.is_empty();
     (is_ours && parameter(&url, "state").as_deref() == Some(state)).then_some(())?;
     let code = match (parameter(&url, "error"), parameter(&url, "code")) {
-        (Some(error), _) => Err(parameter(&url, "error_description").unwrap_or(error)),
+        (Some(error), _) => Err(LoginError(parameter(&url, "error_description").unwrap_or(error))),
         (None, Some(code)) => Ok(code),
-        (None, None) => Err("the redirect has no authorization code".to_owned()),
+        (None, None) => Err(LoginError("the redirect has no authorization code".to_owned())),
     };
     Some(AuthResponse { code, issuer: parameter(&url, "iss") })
 }
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(found("/callback?code=c&state=s1"), Some(Ok("c".to_owned())));
         assert_eq!(
             found("/callback?error=no&error_description=not%20you&state=s1"),
-            Some(Err("not you".to_owned()))
+            Some(Err(LoginError("not you".to_owned())))
         );
         for stranger in ["/callback?code=c&state=s2", "/callback?code=c", "/favicon.ico?state=s1", "x", ""] {
             assert_eq!(found(stranger), None, "{stranger}");

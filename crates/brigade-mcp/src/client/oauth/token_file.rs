@@ -13,6 +13,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::LoginError;
+
 /// Maximum wait for the lock. Its holder may be refreshing the login over the network.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -45,7 +47,7 @@ impl TokenFile {
         TokenFile { secret, ..self }
     }
 
-    pub(super) async fn read(&self) -> Result<StoredLogin, String> {
+    pub(super) async fn read(&self) -> Result<StoredLogin, LoginError> {
         self.blocking(|file| match std::fs::read(file) {
             // An unreadable file counts as no login.
             Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
@@ -56,7 +58,7 @@ impl TokenFile {
     }
 
     /// Stores the missing scopes, or clears them.
-    pub(super) async fn set_missing_scopes(&self, scope: Option<&str>) -> Result<(), String> {
+    pub(super) async fn set_missing_scopes(&self, scope: Option<&str>) -> Result<(), LoginError> {
         // Without the lock, a concurrent refresh would lose its tokens.
         let lock = self.lock().await?;
         self.set_missing_scopes_locked(scope, &lock).await
@@ -67,7 +69,7 @@ impl TokenFile {
         &self,
         scope: Option<&str>,
         _lock: &File,
-    ) -> Result<(), String> {
+    ) -> Result<(), LoginError> {
         let stored = self.read().await?;
         if stored.missing_scopes.as_deref() == scope {
             return Ok(());
@@ -77,7 +79,7 @@ impl TokenFile {
 
     /// Deletes the login. Returns whether there was one. The lock file is kept, because another process may
     /// hold it.
-    pub(super) async fn delete(&self) -> Result<bool, String> {
+    pub(super) async fn delete(&self) -> Result<bool, LoginError> {
         if !self.blocking(Path::try_exists).await? {
             return Ok(false);
         }
@@ -92,7 +94,7 @@ impl TokenFile {
 
     /// Locks the login against writes by this and other processes until the guard is dropped. Fails after a
     /// timeout.
-    pub(super) async fn lock(&self) -> Result<File, String> {
+    pub(super) async fn lock(&self) -> Result<File, LoginError> {
         let open = |file: &Path| {
             create_parent(file)?;
             private_options().open(sibling(file, "lock"))
@@ -113,11 +115,11 @@ impl TokenFile {
         }
     }
 
-    fn unusable(&self, why: &dyn std::fmt::Display) -> String {
-        format!("cannot use the login stored in {}: {why}", self.file.display())
+    fn unusable(&self, why: &dyn std::fmt::Display) -> LoginError {
+        LoginError(format!("cannot use the login stored in {}: {why}", self.file.display()))
     }
 
-    async fn write(&self, stored: StoredLogin) -> Result<(), String> {
+    async fn write(&self, stored: StoredLogin) -> Result<(), LoginError> {
         self.blocking(move |file| {
             create_parent(file)?;
             let text = serde_json::to_vec(&stored)?;
@@ -137,7 +139,7 @@ impl TokenFile {
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, LoginError> {
         let file = self.file.clone();
         match tokio::task::spawn_blocking(move || work(&file)).await {
             Ok(done) => done.map_err(|error| self.unusable(&error)),
@@ -174,8 +176,8 @@ fn sibling(file: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn store_error(why: String) -> AuthError {
-    AuthError::CredentialStoreError(why)
+fn store_error(error: LoginError) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
 }
 
 impl CredentialStore for TokenFile {
