@@ -179,7 +179,7 @@ fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
 }
 
 /// Path of a tool that `scripts/test` installed.
-pub(crate) fn tools(path: &str) -> PathBuf {
+pub fn tools(path: &str) -> PathBuf {
     let path = cache().join(path);
     assert!(path.exists(), "{} is missing. Install it with scripts/test.", path.display());
     path

@@ -21,7 +21,7 @@ use std::process::Command;
 
 pub use acp::AcpSchema;
 pub use counterpart::{
-    Aimock, Everything, LocalModel, McpFixture, acpx, conformance, inspector, mcp_server, node,
+    Aimock, Everything, LocalModel, McpFixture, acpx, conformance, inspector, mcp_server, node, tools,
 };
 pub use external_agent::ExternalAgent;
 pub use format::{FORMATS, Format};

@@ -11,6 +11,7 @@ mod kill;
 mod local_model;
 mod mcp;
 mod mcp_server;
+mod package;
 mod power;
 mod soak;
 mod wal;

@@ -168,17 +168,17 @@ a specialist, or can run in parallel (several calls in one reply run at once); d
 yourself. {roles}"
         );
         let schema = json!({
-                        "type": "object",
-                        "properties": {
-                            "role": { "type": "string", "description": "Role of the sub-agent" },
-                            "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
-                            "tools": {
-                                "type": "array",
-                                "items": { "type": "string" },
-                                "description": "Allowed tools (default: the role's, else yours)"
-                            }
-                        },
-        "required": ["role", "task"]
+            "type": "object",
+            "properties": {
+                "role": { "type": "string", "description": "Role of the sub-agent" },
+                "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
+                "tools": {
+                    "type": "array",
+                    "items": { "type": "string" },
+                    "description": "Allowed tools (default: the role's, else yours)"
+                }
+            },
+            "required": ["role", "task"]
         });
         ToolSpec::delegation(NAME, description, schema)
     }

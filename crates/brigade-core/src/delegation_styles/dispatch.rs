@@ -41,13 +41,13 @@ fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
         listed.join("\n")
     );
     let schema = json!({
-                "type": "object",
-                "properties": {
-                    "agent_id": { "type": "string", "enum": ids, "description": "Agent to run" },
-                    "task": { "type": "string", "description": "Complete briefing: the agent sees nothing of this conversation" },
-                    "context": { "type": "string", "default": "", "description": "Background that the task needs" }
-                },
-    "required": ["agent_id", "task"]
+        "type": "object",
+        "properties": {
+            "agent_id": { "type": "string", "enum": ids, "description": "Agent to run" },
+            "task": { "type": "string", "description": "Complete briefing: the agent sees nothing of this conversation" },
+            "context": { "type": "string", "default": "", "description": "Background that the task needs" }
+        },
+        "required": ["agent_id", "task"]
     });
     Some(ToolSpec::delegation(NAME, description, schema))
 }

@@ -168,18 +168,18 @@ fn spec(config: &SpawnConfig) -> ToolSpec {
     let description = "Run a sub-agent with your tools and get its final text. Use it for large or separable work, with \
 several calls in one reply to run in parallel; do small tasks yourself.";
     let schema = json!({
-                "type": "object",
-                "properties": {
-                    "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
-                    "description": { "type": "string", "description": "Short title, shown to the user" },
-                    "maxTurns": {
-                        "type": "number",
-                        "default": default_turns,
-                        "description": format!("Maximum number of replies (default: {default_turns})")
-                    },
-    "systemPrompt": { "type": "string", "description": "Replaces the default system prompt" }
-    },
-    "required": ["task", "description"]
+        "type": "object",
+        "properties": {
+            "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
+            "description": { "type": "string", "description": "Short title, shown to the user" },
+            "maxTurns": {
+                "type": "number",
+                "default": default_turns,
+                "description": format!("Maximum number of replies (default: {default_turns})")
+            },
+            "systemPrompt": { "type": "string", "description": "Replaces the default system prompt" }
+        },
+        "required": ["task", "description"]
     });
     ToolSpec::delegation(NAME, description, schema)
 }
@@ -189,14 +189,14 @@ fn delegate_spec() -> ToolSpec {
     let description =
         "Get one answer, without tools, from an external agent, or from the model if no agent is named.";
     let schema = json!({
-                "type": "object",
-                "properties": {
-                    "task": { "type": "string", "description": "Complete question: the agent sees nothing of this conversation" },
-                    "description": { "type": "string", "description": "Short title, shown to the user" },
-                    "serverName": { "type": "string", "description": "Server of the external agent" },
-    "agentId": { "type": "string", "description": "Agent on that server" }
-    },
-    "required": ["task", "description"]
+        "type": "object",
+        "properties": {
+            "task": { "type": "string", "description": "Complete question: the agent sees nothing of this conversation" },
+            "description": { "type": "string", "description": "Short title, shown to the user" },
+            "serverName": { "type": "string", "description": "Server of the external agent" },
+            "agentId": { "type": "string", "description": "Agent on that server" }
+        },
+        "required": ["task", "description"]
     });
     ToolSpec::delegation(DELEGATE_NAME, description, schema)
 }

@@ -111,43 +111,43 @@ that answer is the result. Use it for large or separable work; do small tasks yo
 of the tasks.";
         let task = self.task_schema();
         let schema = json!({
-        "type": "object",
-        "properties": {
-        "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper per task" },
-                            "max_concurrent": { "type": "integer", "minimum": 1, "default": DEFAULT_MAX_CONCURRENT },
-                            "fail_fast": {
-                                "type": "boolean",
-                                "default": false,
-                                "description": "Stop the other tasks when one fails"
-                            }
-                        },
-        "required": ["tasks"]
+            "type": "object",
+            "properties": {
+                "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper per task" },
+                "max_concurrent": { "type": "integer", "minimum": 1, "default": DEFAULT_MAX_CONCURRENT },
+                "fail_fast": {
+                    "type": "boolean",
+                    "default": false,
+                    "description": "Stop the other tasks when one fails"
+                }
+            },
+            "required": ["tasks"]
         });
         ToolSpec::delegation(PARALLEL_NAME, description, schema)
     }
 
     fn task_schema(&self) -> Value {
         let properties = json!({
-                    "label": { "type": "string", "description": "Short name of the task" },
-                    "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
-                    "summary_prompt": {
-                        "type": "string",
-                        "default": DEFAULT_SUMMARY_PROMPT,
-                        "description": "Final prompt; the reply to it is the result"
-                    },
-                    "allowed_tools": {
-                        "type": ["array", "null"],
-                        "items": { "type": "string" },
-                        "default": null,
-                        "description": "Allowed tools (default: yours)"
-                    },
-                    "max_turns": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": MAX_TURNS,
-        "default": self.default_max_turns,
-        "description": "Maximum number of replies before the report"
-        }
+            "label": { "type": "string", "description": "Short name of the task" },
+            "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
+            "summary_prompt": {
+                "type": "string",
+                "default": DEFAULT_SUMMARY_PROMPT,
+                "description": "Final prompt; the reply to it is the result"
+            },
+            "allowed_tools": {
+                "type": ["array", "null"],
+                "items": { "type": "string" },
+                "default": null,
+                "description": "Allowed tools (default: yours)"
+            },
+            "max_turns": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_TURNS,
+                "default": self.default_max_turns,
+                "description": "Maximum number of replies before the report"
+            }
         });
         json!({ "type": "object", "properties": properties, "required": ["label", "task_prompt"] })
     }
