@@ -55,7 +55,7 @@ pub const MESSAGE_TOOL: &str = "message";
 /// let plan = styles.plan("delegate", &caller, r#"{"role":"Critic","task":"Find the flaw."}"#)?;
 /// assert_eq!(plan.delegations[0].role.as_deref(), Some("Critic"));
 /// assert!(styles.plan("delegate", &caller, r#"{"role":"Critic"}"#).is_err());
-/// # Ok::<(), String>(())
+/// # Ok::<(), brigade_core::message::Refusal>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DelegationStyles {

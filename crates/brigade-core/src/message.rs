@@ -162,6 +162,7 @@ pub enum Category {
     Read,
     Edit,
     Search,
+    Fetch,
     Execute,
     Memory,
     Vfs,

@@ -22,6 +22,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tool_names::{self, Specifier};
+
 pub use rule::{Rule, RuleError};
 
 use rule::Matcher;
@@ -218,7 +220,7 @@ impl Permissions {
 
     /// Whether a `deny` rule forbids every call of a tool.
     pub fn denies(&self, tool: &str) -> bool {
-        self.deny.iter().any(|rule| matches!(rule.matcher(), Matcher::Any) && rule.names(tool))
+        self.deny.iter().any(|rule| rule.is_bare() && rule.names(tool))
     }
 
     /// Returns the rule with which the user can permanently allow this exact call. `None` if no rule expresses
@@ -235,15 +237,23 @@ impl Permissions {
             Subject::Command(text) | Subject::Host(text) => format!("{}({text})", action.tool),
         };
         let rule: Rule = text.parse().ok()?;
-        (rule.is_exact() && is_allowed(std::slice::from_ref(&rule), action, &target)).then_some(rule)
+        let is_exact = match rule.matcher(&target) {
+            Matcher::Any | Matcher::Path(_) => true,
+            Matcher::Command(rule) => rule.is_exact(),
+            Matcher::Host(rule) => rule.is_exact(),
+            Matcher::Other => false,
+        };
+        (is_exact && is_allowed(std::slice::from_ref(&rule), action, &target)).then_some(rule)
     }
 
     /// Whether a tool that visits many files may show this one: false if a `deny` or `ask` rule with a path on
     /// `read_file` matches. A bare `read_file` rule does not count here, because it names that tool alone.
     pub fn may_read(&self, path: &str) -> bool {
-        let target = path::NormalizedPath::new(path);
-        !self.deny.iter().chain(&self.ask).any(|rule| match rule.matcher() {
-            Matcher::Path(glob) if rule.tool() == READ_TOOL => glob.binds(&target) != Match::No,
+        let target = PreparedSubject::of(Subject::Path(path));
+        !self.deny.iter().chain(&self.ask).any(|rule| match (rule.matcher(&target), &target) {
+            (Matcher::Path(glob), PreparedSubject::Path(path)) if rule.tool() == READ_TOOL => {
+                glob.binds(path) != Match::No
+            }
             _ => false,
         })
     }
@@ -269,7 +279,7 @@ impl Permissions {
 }
 
 fn is_allowed(rules: &[Rule], action: &Action<'_>, target: &PreparedSubject) -> bool {
-    let rules = || rules.iter().filter(|rule| rule.names(action.tool)).map(Rule::matcher);
+    let rules = || rules.iter().filter(|rule| rule.names(action.tool)).map(|rule| rule.matcher(target));
     rules().any(|matcher| match (matcher, target) {
         (Matcher::Any, _) => true,
         (Matcher::Path(glob), PreparedSubject::Path(path)) => glob.allows(path),
@@ -289,21 +299,29 @@ const WRITE_TOOLS: [&str; 2] = ["write_file", "edit_file"];
 
 /// Whether a `deny` or `ask` rule applies to a call.
 fn binds(rule: &Rule, action: &Action<'_>, target: &PreparedSubject) -> Match {
-    match (rule.matcher(), target) {
-        (Matcher::Any, _) if rule.names(action.tool) => Match::Yes,
+    let names_call = rule.names(action.tool);
+    // A rule on a built-in tool applies to the subjects of other tools too.
+    let applies = |kind| names_call || tool_names::specifier(rule.tool()) == Some(kind);
+    match (rule.matcher(target), target) {
+        (Matcher::Any, _) if names_call => Match::Yes,
         (Matcher::Path(glob), PreparedSubject::Path(path)) if applies_to(rule.tool(), action) => {
             glob.binds(path)
         }
-        (Matcher::Command(words), PreparedSubject::Command(command)) => command.matches(words),
-        (Matcher::Host(rule), PreparedSubject::Host(host)) if rule.binds(host) => Match::Yes,
+        (Matcher::Command(words), PreparedSubject::Command(command)) if applies(Specifier::Command) => {
+            command.matches(words)
+        }
+        (Matcher::Host(rule), PreparedSubject::Host(host))
+            if applies(Specifier::Host) && rule.binds(host) =>
+        {
+            Match::Yes
+        }
         (Matcher::Any, _)
         | (Matcher::Path(_), PreparedSubject::Path(_))
+        | (Matcher::Command(_), PreparedSubject::Command(_))
         | (Matcher::Host(_), PreparedSubject::Host(_)) => Match::No,
         // The rule requires a path, a command or a host and the call has none, so the result is unknown.
-        (Matcher::Path(_) | Matcher::Command(_) | Matcher::Host(_), _) if rule.names(action.tool) => {
-            Match::Maybe
-        }
-        (Matcher::Path(_) | Matcher::Command(_) | Matcher::Host(_), _) => Match::No,
+        _ if names_call => Match::Maybe,
+        _ => Match::No,
     }
 }
 

@@ -53,6 +53,30 @@ pub const BUILTIN: [&str; 21] = [
     "subagent_delegate",
 ];
 
+/// Kind of the specifier in a permission rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Specifier {
+    /// Path pattern.
+    Path,
+    /// Command.
+    Command,
+    /// Host.
+    Host,
+    /// The tool takes no specifier.
+    None,
+}
+
+/// Returns the meaning of a specifier of a built-in tool, which is known before there is a call. `None` for other
+/// tools: the subjects of their calls decide.
+pub fn specifier(tool: &str) -> Option<Specifier> {
+    match tool {
+        "shell" => Some(Specifier::Command),
+        "web_fetch" => Some(Specifier::Host),
+        "web_search" => Some(Specifier::None),
+        _ => BUILTIN.contains(&tool).then_some(Specifier::Path),
+    }
+}
+
 /// Aliases and their tools. Foreign names are normalised first: lower case, without `-`, `_` and spaces.
 const ALIASES: &[(&[&str], &[&str])] = &[
     (

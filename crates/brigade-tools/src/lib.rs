@@ -126,9 +126,15 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
-    /// Returns the part of the arguments that permission rules match.
+    /// Returns the part of the arguments that permission rules match. It decides what the specifier of a rule for this
+    /// tool is: a path pattern, a command or a host.
     fn subject<'a>(&self, _input: &'a Self::Input) -> Subject<'a> {
         Subject::Nothing
+    }
+
+    /// Describes a call to the user, for example as "Read src/lib.rs". The default is the name of the tool.
+    fn title(&self, _input: &Self::Input) -> Option<CallTitle> {
+        None
     }
 
     /// Runs the tool.
@@ -145,11 +151,30 @@ pub trait EditTool: Send + Sync + 'static {
     /// Describes to the model what the tool does and when to use it.
     fn description(&self) -> Cow<'static, str>;
 
+    /// Verb in the title of a call, before the path.
+    const VERB: &'static str = "Edit";
+
     /// Returns the path of the file that the tool changes, for permission rules.
     fn path<'a>(&self, input: &'a Self::Input) -> &'a str;
 
     /// Plans the new content of the file. Nothing is written yet.
     fn plan(&self, input: Self::Input, files: &Files) -> Result<EditPlan, ToolOutput>;
+}
+
+/// Title of a call: a verb and its object, such as "Read" and "src/lib.rs".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallTitle {
+    /// Imperative with a capital letter.
+    pub verb: &'static str,
+    /// Argument of the call, as the model wrote it.
+    pub object: String,
+}
+
+impl CallTitle {
+    /// Creates a title.
+    pub fn new(verb: &'static str, object: impl Into<String>) -> CallTitle {
+        CallTitle { verb, object: object.into() }
+    }
 }
 
 /// Planned change of one file.
@@ -301,6 +326,11 @@ pub trait AnyTool: Send + Sync + 'static {
     /// Reports the actions of a call to the permission rules. Invalid arguments are returned as an output for the
     /// model.
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput>;
+
+    /// Describes a call to the user. `None` if the arguments are invalid, or if the name of the tool says enough.
+    fn title(&self, _arguments: &Value) -> Option<CallTitle> {
+        None
+    }
 
     /// Runs the tool; not called if its effect is [`Effect::Edit`].
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput>;
@@ -477,6 +507,14 @@ fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Re
         .map_err(|cause| ToolOutput::error(format!("Invalid arguments for {name}: {cause}")))
 }
 
+/// Parses the arguments that a tool knows. External agents add others to calls of the same name.
+fn parse_known<I: DeserializeOwned>(spec: &ToolSpec, arguments: &Value) -> Option<I> {
+    let properties = spec.schema.get("properties")?;
+    let known = arguments.as_object()?.iter().filter(|(name, _)| properties.get(name).is_some());
+    let known = known.map(|(name, value)| (name.clone(), value.clone())).collect();
+    parse_input(spec, Value::Object(known)).ok()
+}
+
 /// Removes optional arguments that are null although the schema requires another type. Other null values stay,
 /// because null may have a meaning for a tool of another program.
 pub fn drop_invalid_nulls(arguments: &mut Value, schema: &Value) {
@@ -525,6 +563,10 @@ impl<T: Tool> AnyTool for Erased<T> {
         Ok(())
     }
 
+    fn title(&self, arguments: &Value) -> Option<CallTitle> {
+        self.tool.title(&parse_known(&self.spec, arguments)?)
+    }
+
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         match parse_input(&self.spec, arguments) {
             Ok(input) => Box::pin(self.tool.run(input, context)),
@@ -564,6 +606,11 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
         Ok(())
     }
 
+    fn title(&self, arguments: &Value) -> Option<CallTitle> {
+        let input: T::Input = parse_known(&self.spec, arguments)?;
+        Some(CallTitle::new(T::VERB, self.tool.path(&input)))
+    }
+
     fn run<'a>(&'a self, _arguments: Value, _context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         Box::pin(std::future::ready(ToolOutput::error(format!(
             "`{}` cannot be run directly; use `plan`",
@@ -578,9 +625,47 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
 
 #[cfg(test)]
 mod tests {
+    use brigade_core::tool_names::Specifier;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn built_in_tools_have_the_subjects_that_rules_expect() {
+        let arguments = |tool: &dyn AnyTool| match tool.spec().name.as_str() {
+            "write_file" => json!({ "path": "a", "content": "" }),
+            "edit_file" => json!({ "path": "a", "old": "b", "new": "c" }),
+            "shell" => json!({ "command": "ls" }),
+            "grep" | "glob" => json!({ "pattern": "a" }),
+            "echo" => json!({ "text": "a" }),
+            _ => json!({ "path": "a" }),
+        };
+        for tool in Toolbox::standard().iter().filter(|tool| tool.spec().name != ECHO) {
+            let mut kinds = Vec::new();
+            let judge = &mut |action: &Action<'_>| {
+                kinds.push(match action.subject {
+                    Subject::Path(_) => Specifier::Path,
+                    Subject::Command(_) => Specifier::Command,
+                    Subject::Host(_) => Specifier::Host,
+                    Subject::Nothing => Specifier::None,
+                });
+            };
+            assert!(tool.check(&arguments(tool.as_ref()), judge).is_ok());
+            let expected = brigade_core::tool_names::specifier(&tool.spec().name);
+            assert_eq!(kinds, expected.into_iter().collect::<Vec<_>>(), "{}", tool.spec().name);
+        }
+    }
+
+    #[test]
+    fn title_ignores_arguments_that_the_tool_does_not_know() {
+        let tools = Toolbox::standard();
+        let title = |tool: &str, arguments| tools.get(tool).and_then(|tool| tool.title(&arguments));
+        let run = json!({ "command": "ls -l", "directory": "/tmp" });
+        assert_eq!(title("shell", run), Some(CallTitle::new("Run", "ls -l")));
+        assert_eq!(title("list_dir", json!({})), Some(CallTitle::new("List", ".")));
+        assert_eq!(title("shell", json!({ "command": 7 })), None);
+        assert_eq!(title("echo", json!({ "text": "a" })), None);
+    }
 
     #[test]
     fn drop_invalid_nulls_keeps_nulls_that_the_schema_allows() {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::files::{EntryKind, Lines, Rest, blocking, escape_controls};
-use super::{FileError, Files, SeenSlot, Tool, ToolContext};
+use super::{CallTitle, FileError, Files, SeenSlot, Tool, ToolContext};
 
 /// Maximum number of bytes that one call returns.
 const MAX_READ_BYTES: usize = 256 * 1024;
@@ -52,6 +52,10 @@ impl Tool for ReadFile {
 
     fn subject<'a>(&self, input: &'a ReadFileInput) -> Subject<'a> {
         Subject::Path(&input.path)
+    }
+
+    fn title(&self, input: &ReadFileInput) -> Option<CallTitle> {
+        Some(CallTitle::new("Read", &input.path))
     }
 
     async fn run(&self, input: ReadFileInput, context: &ToolContext) -> ToolOutput {
@@ -171,6 +175,10 @@ impl Tool for ListDir {
 
     fn subject<'a>(&self, input: &'a ListDirInput) -> Subject<'a> {
         Subject::Path(&input.path)
+    }
+
+    fn title(&self, input: &ListDirInput) -> Option<CallTitle> {
+        Some(CallTitle::new("List", &input.path))
     }
 
     async fn run(&self, input: ListDirInput, context: &ToolContext) -> ToolOutput {

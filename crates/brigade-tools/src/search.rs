@@ -18,7 +18,7 @@ use serde::Deserialize;
 
 use super::files::{EntryKind, StopSignal, WalkLimit, blocking, escape_controls};
 use super::read::workspace_itself;
-use super::{FileError, Files, Tool, ToolContext};
+use super::{CallTitle, FileError, Files, Tool, ToolContext};
 
 const MAX_MATCHES: usize = 200;
 const MAX_GLOB_RESULTS: usize = 1_000;
@@ -69,6 +69,10 @@ impl Tool for Grep {
 
     fn subject<'a>(&self, input: &'a GrepInput) -> Subject<'a> {
         Subject::Path(&input.path)
+    }
+
+    fn title(&self, input: &GrepInput) -> Option<CallTitle> {
+        Some(CallTitle::new("Search for", &input.pattern))
     }
 
     async fn run(&self, input: GrepInput, context: &ToolContext) -> ToolOutput {
@@ -237,6 +241,10 @@ impl Tool for Glob {
 
     fn subject<'a>(&self, input: &'a GlobInput) -> Subject<'a> {
         Subject::Path(&input.path)
+    }
+
+    fn title(&self, input: &GlobInput) -> Option<CallTitle> {
+        Some(CallTitle::new("Find", &input.pattern))
     }
 
     async fn run(&self, input: GlobInput, context: &ToolContext) -> ToolOutput {

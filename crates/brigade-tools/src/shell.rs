@@ -12,7 +12,7 @@ use brigade_sandbox::{ExitReason, Job, JobResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Tool, ToolContext};
+use super::{CallTitle, Tool, ToolContext};
 
 /// Runs commands.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +47,10 @@ impl Tool for Shell {
 
     fn subject<'a>(&self, input: &'a ShellInput) -> Subject<'a> {
         Subject::Command(&input.command)
+    }
+
+    fn title(&self, input: &ShellInput) -> Option<CallTitle> {
+        Some(CallTitle::new("Run", &input.command))
     }
 
     async fn run(&self, input: ShellInput, context: &ToolContext) -> ToolOutput {

@@ -38,6 +38,7 @@ pub struct WriteFileInput {
 impl EditTool for WriteFile {
     const NAME: &'static str = "write_file";
     type Input = WriteFileInput;
+    const VERB: &'static str = "Write";
 
     fn description(&self) -> Cow<'static, str> {
         "Create a file, or overwrite one that you have read in full.".into()

@@ -103,9 +103,9 @@ pub mod store {
 /// Tools: the actions available to agents besides messages and delegation.
 pub mod tool {
     pub use brigade_tools::{
-        AnyTool, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile, ProgressReporter,
-        ReadFile, RemoteLoan, SeenSlot, Shell, ShellSettings, Tool, ToolChange, ToolContext, Toolbox,
-        Workspace, WriteFile,
+        AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile,
+        ProgressReporter, ReadFile, RemoteLoan, SeenSlot, Shell, ShellSettings, Tool, ToolChange,
+        ToolContext, Toolbox, Workspace, WriteFile,
     };
     #[cfg(feature = "search")]
     pub use brigade_tools::{Glob, Grep};

@@ -40,7 +40,9 @@ impl Root {
     fn new() -> Root {
         let root = Root(tempfile::tempdir().unwrap());
         let fresh = brigade_outer_tests::tools("bullseye.tar");
-        succeeds(Command::new("tar").args(["--extract", "--file"]).arg(fresh).arg("--directory").arg(root.path()));
+        succeeds(
+            Command::new("tar").args(["--extract", "--file"]).arg(fresh).arg("--directory").arg(root.path()),
+        );
         succeeds(root.chroot().args(["useradd", "--create-home", "user"]));
         root
     }
@@ -61,7 +63,13 @@ impl Root {
         command.args(["--mount", "--pid", "--fork", "--kill-child"]);
         command.arg(format!("--mount-proc={}", self.path().join("proc").display()));
         command.args(["chroot", "--userspec=user"]).arg(self.path());
-        command.args(["env", "--ignore-environment", "--chdir=/home/user", "HOME=/home/user", "PATH=/usr/bin:/bin"]);
+        command.args([
+            "env",
+            "--ignore-environment",
+            "--chdir=/home/user",
+            "HOME=/home/user",
+            "PATH=/usr/bin:/bin",
+        ]);
         command.args(arguments);
         command
     }
@@ -99,7 +107,10 @@ fn debian_package_has_pages_and_completions_and_leaves_nothing_when_removed() {
         "/usr/share/doc/brigade/copyright",
     ] {
         assert!(installed.lines().any(|line| line == path), "no {path} in {installed}");
-        assert!(root.path().join(path.trim_start_matches('/')).metadata().unwrap().len() > 0, "{path} is empty");
+        assert!(
+            root.path().join(path.trim_start_matches('/')).metadata().unwrap().len() > 0,
+            "{path} is empty"
+        );
     }
     succeeds(root.chroot().args(["dpkg", "--purge", "brigade"]));
     for path in installed.lines().filter(|path| path.contains("brigade")) {
@@ -115,7 +126,9 @@ fn tarball_matches_its_checksum_and_contains_the_same_executable() {
     succeeds(Command::new("tar").args(["-xzf"]).arg(&tarball).arg("-C").arg(folder.path()));
     let name = tarball.file_name().unwrap().to_string_lossy().trim_end_matches(".tar.gz").to_owned();
     let unpacked = folder.path().join(&name);
-    for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "Containerfile", "man/brigade.1"] {
+    for file in
+        ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "Containerfile", "man/brigade.1"]
+    {
         assert!(unpacked.join(file).is_file(), "no {file}");
     }
     let root = Root::new();
@@ -151,7 +164,10 @@ fn sbom_lists_dependencies_without_paths_of_the_machine() {
     let components = sbom["components"].as_array().unwrap();
     for name in ["brigade-core", "tokio", "serde_json"] {
         let found = components.iter().find(|component| component["name"] == name);
-        assert!(found.is_some_and(|found| found["version"].is_string() && found["licenses"].is_array()), "{name}");
+        assert!(
+            found.is_some_and(|found| found["version"].is_string() && found["licenses"].is_array()),
+            "{name}"
+        );
     }
     let home = packages().ancestors().nth(2).unwrap().display().to_string();
     assert!(!text.contains(&home), "the SBOM contains {home}");

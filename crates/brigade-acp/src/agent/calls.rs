@@ -3,6 +3,11 @@
 use std::path::{Component, Path, PathBuf};
 
 use agent_client_protocol_schema::v1 as acp;
+use brigade::Toolbox;
+use brigade::tool::AnyTool;
+use brigade_core::event::Effect;
+use brigade_core::message::Category;
+use brigade_core::permission::Subject;
 use brigade_core::{CallId, Hash, SessionId, ToolCall, ToolOutput, text};
 use serde_json::Value;
 
@@ -18,16 +23,40 @@ const MAX_RESULT_BYTES: usize = 16 * 1024;
 pub(super) struct ToolCallView {
     pub(super) name: String,
     pub(super) arguments: Value,
+    /// One-line title.
+    pub(super) title: String,
+    pub(super) kind: acp::ToolKind,
+    /// The file that the call reads or changes, as the model wrote it.
+    path: Option<String>,
     /// The content of a file before `write_file` replaces it, if known.
     old_content: Option<String>,
 }
 
 impl ToolCallView {
-    pub(super) fn new(call: &ToolCall) -> ToolCallView {
+    /// Describes a call by its tool. If the runtime no longer has the tool, the title is its name.
+    pub(super) fn new(call: &ToolCall, tools: &Toolbox) -> ToolCallView {
         // Arguments that are not JSON are shown as the model wrote them.
         let arguments = serde_json::from_str(call.arguments.as_str())
             .unwrap_or_else(|_| Value::String(call.arguments.as_str().to_owned()));
-        ToolCallView { name: call.name.clone(), arguments, old_content: None }
+        let tool = tools.get(&call.name);
+        let title = tool.and_then(|tool| Some((tool.spec().category, tool.title(&arguments)?)));
+        let title = match title {
+            Some((Category::Execute, title)) => format!("`{}`", brief(&title.object)),
+            Some((_, title)) => format!("{} {}", title.verb, title.object),
+            None => call.name.clone(),
+        };
+        let kind = tool.map_or(acp::ToolKind::Other, |tool| kind(tool.as_ref()));
+        let mut path = None;
+        if let (Some(tool), acp::ToolKind::Read | acp::ToolKind::Edit) = (tool, kind) {
+            // Arguments that the tool refuses name no file.
+            let _ = tool.check(&arguments, &mut |action| {
+                if let Subject::Path(subject) = action.subject {
+                    path = Some(subject.to_owned());
+                }
+            });
+        }
+        let name = call.name.clone();
+        ToolCallView { name, arguments, title: brief(&title), kind, path, old_content: None }
     }
 
     /// Reads the file that the call is about to replace, so that the client can show a diff.
@@ -50,38 +79,9 @@ impl ToolCallView {
         self.arguments.get(name).and_then(Value::as_str).filter(|value| !value.is_empty())
     }
 
-    /// One-line title of the call.
-    pub(super) fn title(&self) -> String {
-        let known = match self.name.as_str() {
-            "read_file" => self.argument("path").map(|path| format!("Read {path}")),
-            "list_dir" => Some(format!("List {}", self.argument("path").unwrap_or("."))),
-            "write_file" => self.argument("path").map(|path| format!("Write {path}")),
-            "edit_file" => self.argument("path").map(|path| format!("Edit {path}")),
-            "grep" => self.argument("pattern").map(|pattern| format!("Search for {pattern}")),
-            "glob" => self.argument("pattern").map(|pattern| format!("Find {pattern}")),
-            "shell" => self.argument("command").map(|command| format!("`{}`", brief(command))),
-            "web_fetch" => self.argument("url").map(|url| format!("Fetch {url}")),
-            "web_search" => self.argument("query").map(|query| format!("Search the web for {query}")),
-            _ => None,
-        };
-        brief(&known.unwrap_or_else(|| self.name.clone()))
-    }
-
-    pub(super) fn kind(&self) -> acp::ToolKind {
-        match self.name.as_str() {
-            "read_file" | "list_dir" => acp::ToolKind::Read,
-            "write_file" | "edit_file" => acp::ToolKind::Edit,
-            "grep" | "glob" | "web_search" | "memory_search" => acp::ToolKind::Search,
-            "shell" => acp::ToolKind::Execute,
-            "web_fetch" => acp::ToolKind::Fetch,
-            _ => acp::ToolKind::Other,
-        }
-    }
-
-    /// The file that the call reads or changes.
+    /// Absolute path of the file that the call reads or changes.
     fn path(&self, workspace: &Path) -> Option<PathBuf> {
-        let has_path = matches!(self.kind(), acp::ToolKind::Read | acp::ToolKind::Edit);
-        self.argument("path").filter(|_| has_path).map(|path| absolute_path(workspace, path))
+        self.path.as_ref().map(|path| absolute_path(workspace, path))
     }
 
     pub(super) fn locations(&self, workspace: &Path) -> Vec<acp::ToolCallLocation> {
@@ -111,6 +111,20 @@ impl ToolCallView {
         }
         let text = (!text.is_empty()).then(|| text.into());
         diff.into_iter().chain(text).collect()
+    }
+}
+
+fn kind(tool: &dyn AnyTool) -> acp::ToolKind {
+    match tool.spec().category {
+        Category::Read => acp::ToolKind::Read,
+        Category::Memory if tool.effect() == Effect::Pure => acp::ToolKind::Read,
+        Category::Edit => acp::ToolKind::Edit,
+        Category::Search => acp::ToolKind::Search,
+        Category::Fetch => acp::ToolKind::Fetch,
+        Category::Execute => acp::ToolKind::Execute,
+        Category::Memory | Category::Vfs | Category::Task | Category::Subagent | Category::Other => {
+            acp::ToolKind::Other
+        }
     }
 }
 
@@ -148,7 +162,11 @@ mod tests {
     use super::*;
 
     fn call(name: &str, arguments: Value) -> ToolCallView {
-        ToolCallView { name: name.to_owned(), arguments, old_content: None }
+        let arguments = arguments.to_string().into();
+        ToolCallView::new(
+            &ToolCall { name: name.to_owned(), arguments, provider_id: None },
+            &Toolbox::standard(),
+        )
     }
 
     #[test]
@@ -175,11 +193,11 @@ mod tests {
 
     #[test]
     fn title_names_the_action_and_its_target() {
-        assert_eq!(call("read_file", json!({"path": "a.rs"})).title(), "Read a.rs");
-        assert_eq!(call("shell", json!({"command": "make\n  test"})).title(), "`make test`");
-        assert_eq!(call("list_dir", json!({})).title(), "List .");
-        assert_eq!(call("read_file", json!({"path": 7})).title(), "read_file");
-        assert!(call("shell", json!({"command": "x".repeat(500)})).title().len() < 120);
+        assert_eq!(call("read_file", json!({"path": "a.rs"})).title, "Read a.rs");
+        assert_eq!(call("shell", json!({"command": "make\n  test"})).title, "`make test`");
+        assert_eq!(call("list_dir", json!({})).title, "List .");
+        assert_eq!(call("read_file", json!({"path": 7})).title, "read_file");
+        assert!(call("shell", json!({"command": "x".repeat(500)})).title.len() < 120);
     }
 
     #[test]

@@ -36,13 +36,12 @@ pub(super) async fn run(
     let session = open_session.id().clone();
     let failed = |error: StoreError| errors::run(&error.into());
     let title = prompt.text.as_deref().filter(|_| !open_session.is_started()).map(calls::brief);
-    let workspace = runtime.settings().workspace.root().to_path_buf();
     let window = runtime.model_info(&open_session.model()).and_then(|info| info.window);
     // Updates that an earlier round sent are not read again. What the log contains before the round starts is known
     // to the client.
     let mapper = open_session.data().mapper().take();
     let mapper = mapper.unwrap_or_else(|| {
-        UpdateMapper::new(session.clone(), workspace, client.subagent_display, Replay::No)
+        UpdateMapper::new(session.clone(), runtime.settings(), client.subagent_display, Replay::No)
     });
     let mut mapper = mapper.with_context_window(window);
     mapper.catch_up(&**runtime.store()).await.map_err(failed)?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use acp::{SessionNotification, SessionUpdate};
 use agent_client_protocol_schema::v1 as acp;
-use brigade::{RunEvent, Store, StoreError};
+use brigade::{RunEvent, Settings, Store, StoreError, Toolbox};
 use brigade_core::event::Speaker;
 use brigade_core::message::Stop;
 use brigade_core::view::Tree;
@@ -39,6 +39,8 @@ pub(super) struct UpdateMapper {
     workspace: PathBuf,
     subagent_display: SubagentDisplay,
     replay: Replay,
+    /// Tools of the runtime, which describe their calls.
+    tools: Toolbox,
     /// The tree as of the last event.
     pub(super) tree: Tree,
     /// Stop reason of the last reply in the root session.
@@ -67,15 +69,16 @@ struct StreamedReply {
 impl UpdateMapper {
     pub(super) fn new(
         root: SessionId,
-        workspace: PathBuf,
+        settings: &Settings,
         subagent_display: SubagentDisplay,
         replay: Replay,
     ) -> UpdateMapper {
         UpdateMapper {
             root,
-            workspace,
+            workspace: settings.workspace.root().to_path_buf(),
             subagent_display,
             replay,
+            tools: settings.tools.clone(),
             tree: Tree::default(),
             last_stop: Stop::End,
             context_window: None,
@@ -141,9 +144,9 @@ impl UpdateMapper {
     /// The title of a call, with the agent's label if the update is sent to another session.
     pub(super) fn title(&self, session: &SessionId, call: &ToolCallView) -> String {
         if self.target_session(session) == *session {
-            call.title()
+            call.title.clone()
         } else {
-            format!("[{}] {}", self.label(session), call.title())
+            format!("[{}] {}", self.label(session), call.title)
         }
     }
 
@@ -237,7 +240,7 @@ impl UpdateMapper {
         }
         let mut calls = HashMap::new();
         for (index, call) in (0..).zip(&reply.calls) {
-            let (id, mut call) = (CallId { turn, index }, ToolCallView::new(call));
+            let (id, mut call) = (CallId { turn, index }, ToolCallView::new(call, &self.tools));
             if self.replay == Replay::No {
                 call.read_old_content(&self.workspace);
             }
@@ -276,7 +279,7 @@ impl UpdateMapper {
     pub(super) fn tool_call(&self, session: &SessionId, id: CallId, call: &ToolCallView) -> acp::ToolCall {
         acp::ToolCall::new(calls::id(session, id), self.title(session, call))
             .name(call.name.clone())
-            .kind(call.kind())
+            .kind(call.kind)
             .content(call.diff(&self.workspace).into_iter().collect())
             .locations(call.locations(&self.workspace))
             .raw_input(call.arguments.clone())

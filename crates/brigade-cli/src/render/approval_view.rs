@@ -4,7 +4,10 @@
 //! would push it out of sight are replaced by their count. Only a long diff is shortened. It says so, and it can be
 //! shown in full.
 
-use brigade::Workspace;
+use std::sync::LazyLock;
+
+use brigade::{Toolbox, Workspace};
+use brigade_core::message::Category;
 use brigade_core::view::{PendingApproval, Tree};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -35,6 +38,9 @@ const MAX_INDENT_COLUMNS: usize = 80;
 const TAB: &str = "    ";
 /// Maximum width of a path or a command in a headline.
 const MAX_SUBJECT_COLUMNS: usize = 120;
+
+/// Tools that describe their calls.
+static BUILT_IN: LazyLock<Toolbox> = LazyLock::new(Toolbox::standard);
 
 /// Presentation of an approval request.
 #[derive(Clone, Copy)]
@@ -76,17 +82,16 @@ pub(crate) fn headline(approval: &PendingApproval, tree: &Tree) -> String {
 /// Call as a verb with its object, such as `edit src/lib.rs`.
 pub(crate) fn action(approval: &PendingApproval) -> String {
     let arguments: Value = serde_json::from_str(approval.arguments()).unwrap_or_default();
-    let argument = |name: &str| arguments.get(name).and_then(Value::as_str);
-    let subject = match approval.tool() {
-        "edit_file" => argument("path").map(|path| format!("edit {}", path_text(path))),
-        "write_file" => argument("path").map(|path| format!("write {}", path_text(path))),
-        "shell" => match argument("command") {
-            Some(command) if is_plain(command) => Some(format!("run `{command}`")),
-            _ => Some("run a command".to_owned()),
-        },
-        _ => None,
-    };
-    subject.unwrap_or_else(|| format!("call {}", sanitize::line(approval.tool())))
+    let tool = BUILT_IN.get(approval.tool());
+    let title = tool.and_then(|tool| Some((tool.spec().category, tool.title(&arguments)?)));
+    match title {
+        Some((Category::Execute, title)) if is_plain(&title.object) => {
+            format!("{} `{}`", title.verb.to_lowercase(), title.object)
+        }
+        Some((Category::Execute, title)) => format!("{} a command", title.verb.to_lowercase()),
+        Some((_, title)) => format!("{} {}", title.verb.to_lowercase(), path_text(&title.object)),
+        None => format!("call {}", sanitize::line(approval.tool())),
+    }
 }
 
 /// Path within a sentence. It is quoted if it could be mistaken for words of the sentence.

@@ -8,21 +8,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::PreparedSubject;
 use super::host::HostRule;
 use super::path::PathRule;
 use super::shell::CommandRule;
-use crate::tool_names;
+use crate::tool_names::{self, Specifier};
 
 /// Maximum length of a tool name.
 const MAX_TOOL_NAME_BYTES: usize = 64;
 /// Maximum length of a specifier in bytes, which bounds the work of compiling a pattern.
 const MAX_SPECIFIER_BYTES: usize = 1024;
-/// Tool whose specifier is a command. All other specifiers are path patterns, except for the next two tools.
-const SHELL_TOOL: &str = "shell";
-/// Tool whose specifier is a host.
-const FETCH_TOOL: &str = "web_fetch";
-/// Tool that takes no specifier.
-const SEARCH_TOOL: &str = "web_search";
 /// Prefix of the names of MCP tools.
 const MCP_PREFIX: &str = "mcp__";
 
@@ -39,25 +34,49 @@ const MCP_PREFIX: &str = "mcp__";
 /// The specifier of `web_fetch` is a host, `example.com`, or all of its subdomains, `*.example.com`. For `deny` and
 /// `ask` the latter includes the host itself. `web_search` takes no specifier.
 ///
-/// The specifier of any other tool is a glob over paths relative to the workspace. `*` stays within one directory
+/// The specifier of any other built-in tool is a glob over paths relative to the workspace. `*` stays within one directory
 /// and `**` crosses directories. A pattern without `/` matches the file name at any depth; in an `allow` rule one
 /// that begins with `./` does not. A pattern that ends in `/` matches everything below. For `deny` and `ask`, a
 /// pattern whose last component has no wildcard also matches everything below that name, and case is ignored.
+///
+/// For a tool that is not built in, the calls decide: the specifier is a path pattern, a command or a host, as the
+/// [`Subject`](super::Subject) of the call is.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rule {
     tool: String,
     specifier: Option<String>,
-    matcher: Matcher,
+    compiled: Compiled,
 }
 
 /// Compiled specifier; shared, because permissions are copied for every agent.
 #[derive(Clone)]
-pub(super) enum Matcher {
+enum Compiled {
     Any,
     Path(Arc<PathRule>),
     Command(Arc<CommandRule>),
     Host(Arc<HostRule>),
+    /// Every form that the specifier has.
+    BySubject(Arc<Forms>),
+}
+
+/// Forms of a specifier whose meaning depends on the subject of the call.
+struct Forms {
+    path: Option<PathRule>,
+    command: Option<CommandRule>,
+    host: Option<HostRule>,
+}
+
+/// Compiled specifier for calls with subjects of one kind.
+#[derive(Clone, Copy)]
+pub(super) enum Matcher<'a> {
+    /// The rule has no specifier.
+    Any,
+    Path(&'a PathRule),
+    Command(&'a CommandRule),
+    Host(&'a HostRule),
+    /// The specifier cannot be compared with such a subject.
+    Other,
 }
 
 /// Reason why a text is not a permission rule.
@@ -152,17 +171,29 @@ impl Rule {
         self.specifier.as_deref()
     }
 
-    /// Whether the rule matches exactly one command or host.
-    pub(super) fn is_exact(&self) -> bool {
-        match &self.matcher {
-            Matcher::Any | Matcher::Path(_) => true,
-            Matcher::Command(rule) => rule.is_exact(),
-            Matcher::Host(rule) => rule.is_exact(),
+    /// Returns the specifier as it is compared with this subject.
+    pub(super) fn matcher(&self, subject: &PreparedSubject) -> Matcher<'_> {
+        match (&self.compiled, subject) {
+            (Compiled::Any, _) => Matcher::Any,
+            (Compiled::Path(rule), _) => Matcher::Path(rule),
+            (Compiled::Command(rule), _) => Matcher::Command(rule),
+            (Compiled::Host(rule), _) => Matcher::Host(rule),
+            (Compiled::BySubject(forms), PreparedSubject::Path(_)) => {
+                forms.path.as_ref().map_or(Matcher::Other, Matcher::Path)
+            }
+            (Compiled::BySubject(forms), PreparedSubject::Command(_)) => {
+                forms.command.as_ref().map_or(Matcher::Other, Matcher::Command)
+            }
+            (Compiled::BySubject(forms), PreparedSubject::Host(_)) => {
+                forms.host.as_ref().map_or(Matcher::Other, Matcher::Host)
+            }
+            (Compiled::BySubject(_), PreparedSubject::Nothing) => Matcher::Other,
         }
     }
 
-    pub(super) fn matcher(&self) -> &Matcher {
-        &self.matcher
+    /// Whether the rule applies to every call of its tool.
+    pub(super) fn is_bare(&self) -> bool {
+        matches!(self.compiled, Compiled::Any)
     }
 
     /// Returns the rule to write instead if this one names a built-in tool by a name of another program, such as
@@ -210,14 +241,14 @@ impl FromStr for Rule {
         }
         let tool = tool.into_owned();
         let Some(rest) = rest else {
-            return Ok(Rule { tool, specifier: None, matcher: Matcher::Any });
+            return Ok(Rule { tool, specifier: None, compiled: Compiled::Any });
         };
         let Some(specifier) = rest.strip_suffix(')') else {
             return Err(RuleError::Unclosed { rule: text.to_owned() });
         };
         let specifier = specifier.trim();
-        let matcher = compile(&tool, specifier)?;
-        Ok(Rule { tool, specifier: Some(specifier.to_owned()), matcher })
+        let compiled = compile(&tool, specifier)?;
+        Ok(Rule { tool, specifier: Some(specifier.to_owned()), compiled })
     }
 }
 
@@ -226,11 +257,11 @@ fn translated(name: &str, rest: Option<&str>) -> Option<String> {
     let rule = |tool: &str| -> Option<String> {
         let Some(rest) = rest else { return Some(format!("`{tool}`")) };
         let specifier = rest.strip_suffix(')')?.trim();
-        let specifier = match tool {
-            SHELL_TOOL => specifier
+        let specifier = match tool_names::specifier(tool) {
+            Some(Specifier::Command) => specifier
                 .strip_suffix(":*")
                 .map_or_else(|| specifier.to_owned(), |command| format!("{command} *")),
-            FETCH_TOOL => specifier.strip_prefix("domain:").unwrap_or(specifier).to_owned(),
+            Some(Specifier::Host) => specifier.strip_prefix("domain:").unwrap_or(specifier).to_owned(),
             _ => specifier.to_owned(),
         };
         compile(tool, &specifier).ok()?;
@@ -240,8 +271,9 @@ fn translated(name: &str, rest: Option<&str>) -> Option<String> {
     (!rules.is_empty()).then(|| rules.join(", "))
 }
 
-fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
-    if tool.starts_with(MCP_PREFIX) || tool == SEARCH_TOOL {
+fn compile(tool: &str, specifier: &str) -> Result<Compiled, RuleError> {
+    let kind = tool_names::specifier(tool);
+    if tool.starts_with(MCP_PREFIX) || kind == Some(Specifier::None) {
         // The form of a foreign tool's arguments is unknown, so a specifier could never match.
         return Err(RuleError::Unspecific { tool: tool.to_owned() });
     }
@@ -251,17 +283,26 @@ fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
     if specifier.len() > MAX_SPECIFIER_BYTES {
         return Err(RuleError::TooLong { tool: tool.to_owned() });
     }
-    if tool == SHELL_TOOL {
-        let rule = CommandRule::parse(specifier)
-            .map_err(|reason| RuleError::Command { command: specifier.to_owned(), reason })?;
-        return Ok(Matcher::Command(Arc::new(rule)));
-    }
-    if tool == FETCH_TOOL {
-        let rule = HostRule::parse(specifier)
-            .map_err(|reason| RuleError::Host { host: specifier.to_owned(), reason })?;
-        return Ok(Matcher::Host(Arc::new(rule)));
-    }
-    Ok(Matcher::Path(Arc::new(PathRule::parse(specifier)?)))
+    let command = || {
+        CommandRule::parse(specifier)
+            .map_err(|reason| RuleError::Command { command: specifier.to_owned(), reason })
+    };
+    let host = || {
+        HostRule::parse(specifier).map_err(|reason| RuleError::Host { host: specifier.to_owned(), reason })
+    };
+    Ok(match kind {
+        Some(Specifier::Command) => Compiled::Command(Arc::new(command()?)),
+        Some(Specifier::Host) => Compiled::Host(Arc::new(host()?)),
+        Some(Specifier::Path | Specifier::None) => Compiled::Path(Arc::new(PathRule::parse(specifier)?)),
+        None => {
+            let (path, command, host) = (PathRule::parse(specifier), command().ok(), host().ok());
+            let path = match path {
+                Err(error) if command.is_none() && host.is_none() => return Err(error),
+                path => path.ok(),
+            };
+            Compiled::BySubject(Arc::new(Forms { path, command, host }))
+        }
+    })
 }
 
 fn is_tool(name: &str) -> bool {

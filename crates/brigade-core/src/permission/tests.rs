@@ -264,7 +264,10 @@ fn path_patterns() {
     ] {
         let rule = format!("read_file({pattern})");
         let free = permissions(Mode::Ask, &[&rule], &[], &[]);
-        let Some(Matcher::Path(glob)) = free.allow.first().map(Rule::matcher) else { panic!("no glob") };
+        let target = PreparedSubject::of(Subject::Path(path));
+        let Some(Matcher::Path(glob)) = free.allow.first().map(|rule| rule.matcher(&target)) else {
+            panic!("no glob")
+        };
         assert_eq!(glob.allows(&path::NormalizedPath::new(path)), allows, "allow {pattern} {path}");
         assert_eq!(
             glob.binds(&path::NormalizedPath::new(path)) == Match::Yes,
@@ -272,6 +275,32 @@ fn path_patterns() {
             "deny {pattern} {path}"
         );
     }
+}
+
+#[test]
+fn subject_decides_what_the_specifier_of_a_custom_tool_means() {
+    let permissions =
+        permissions(Mode::Ask, &["deploy(make *)"], &[], &["deploy(make clean)", "deploy(a.example)"]);
+    let check = |subject| permissions.check(&Action { tool: "deploy", kind: ActionKind::Other, subject });
+    assert!(is_allow(check(Subject::Command("make 'all'"))));
+    assert!(is_deny(check(Subject::Command("make clean -k"))));
+    assert!(is_ask(check(Subject::Command("rm -r a"))));
+    assert!(is_allow(check(Subject::Path("make b"))));
+    assert!(is_deny(check(Subject::Host("a.example"))));
+    assert!(is_ask(check(Subject::Nothing)));
+    // The rules of one tool do not apply to another.
+    let shell = Action { tool: "shell", kind: ActionKind::Other, subject: Subject::Command("make clean") };
+    assert!(is_ask(permissions.check(&shell)));
+    let exact =
+        permissions.exact_rule(&Action { subject: Subject::Command("ls -l"), tool: "deploy", ..shell });
+    assert_eq!(exact.map(|rule| rule.to_string()).as_deref(), Some("deploy(ls -l)"));
+}
+
+#[test]
+fn specifier_of_a_custom_tool_must_have_some_meaning() {
+    assert!("deploy(make all; make clean)".parse::<Rule>().is_ok());
+    assert!(matches!("deploy(a[; b)".parse::<Rule>(), Err(RuleError::Path { .. })));
+    assert!(matches!("shell(make all; make clean)".parse::<Rule>(), Err(RuleError::Command { .. })));
 }
 
 #[test]

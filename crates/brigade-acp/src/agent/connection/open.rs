@@ -43,9 +43,13 @@ impl ClientConnection {
         let (session, records) = self.read_recorded(&request.session_id).await?;
         let environment =
             self.environment(&request.cwd, &request.additional_directories, request.mcp_servers).await?;
-        let workspace = environment.runtime.settings().workspace.root().to_path_buf();
         let open_session = self.open_stored(&session, environment).await?;
-        let mut mapper = UpdateMapper::new(session, workspace, client.subagent_display, Replay::Yes);
+        let mut mapper = UpdateMapper::new(
+            session,
+            open_session.runtime().settings(),
+            client.subagent_display,
+            Replay::Yes,
+        );
         for update in mapper.map_records(&records) {
             self.peer.update(&update).await;
         }
