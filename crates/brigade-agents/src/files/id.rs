@@ -30,7 +30,7 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
         };
         let slugs = [first.as_deref().unwrap_or_default(), stem(file)].map(id_of_name);
         let found = slugs.into_iter().find(|slug| !slug.is_empty());
-        found.ok_or_else(|| "neither `name` nor the file name contains a-z or 0-9")?
+        found.ok_or("neither `name` nor the file name contains a-z or 0-9")?
     };
     match id == BUILTIN_AGENT {
         true => {

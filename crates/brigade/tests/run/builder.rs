@@ -233,6 +233,7 @@ async fn run_that_cannot_start_has_no_events_and_returns_the_error() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "programs that use the library spawn tasks with tokio")]
 async fn runs_can_be_spawned_and_share_a_brigade() {
     let (builder, _folder) = builder(ONE);
     let brigade = builder.build().unwrap();
