@@ -320,11 +320,13 @@ pub(crate) fn models(settings: &Settings) -> Models {
     let (providers, environment) = (settings.providers.clone(), settings.environment.clone());
     let prices = settings.prices.clone();
     let names: Vec<String> = providers.names().map(str::to_owned).collect();
-    let models = Models::default()
-        .with(passthrough::PROVIDER, Passthrough)
-        .with_providers(names, move |name, endpoint_override| {
-            Ok(providers.model(name, endpoint_override, &environment, &prices)?)
-        });
+    let models = Models::default().with(passthrough::PROVIDER, Passthrough).with_providers(
+        names,
+        move |name, endpoint_override| {
+            let model = providers.model(name, endpoint_override, &environment, &prices);
+            model.map_err(|error| error.to_string().into())
+        },
+    );
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
     models.with_resolver(move |name| {
         let file = name.strip_prefix(SCRIPT_PREFIX)?;

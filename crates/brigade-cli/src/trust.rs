@@ -17,7 +17,7 @@ use crate::summary::shell_quoted;
 
 #[cfg(test)]
 pub(crate) use files::COVERED_DIRS;
-pub(crate) use files::{FileContent, MCP_FILE, ProjectFiles};
+pub(crate) use files::{FileContent, MCP_FILE, ProjectFiles, ScanError};
 pub(crate) use trust_store::{Acceptance, TrustEntry, TrustStore};
 
 /// Project whose files may be used.
@@ -40,7 +40,7 @@ pub(crate) enum TrustStatus {
     /// The files have changed since they were trusted.
     Changed,
     /// The files cannot be read completely, for this reason.
-    Invalid(String),
+    Invalid(ScanError),
 }
 
 /// Loads the project of a folder if its files are trusted. Otherwise a line on standard error says how to trust them.

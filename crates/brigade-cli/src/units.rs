@@ -10,10 +10,23 @@ use crate::clock;
 
 const BILLION: u64 = 1_000_000_000;
 
+/// Text that is not a duration or a time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidTime {
+    /// Not a duration.
+    #[error("'{0}' is not a duration. Use a form such as 500ms, 30s, 10m, 2h, 1h30m or 2d")]
+    Duration(String),
+    /// Duration of 0.
+    #[error("'{0}' is too short. Use at least 1ms")]
+    Zero(String),
+    /// Neither a duration nor a day.
+    #[error("'{0}' is not a time. Use an age such as 30m, 12h or 2d, or a day such as 2026-11-16")]
+    Since(String),
+}
+
 /// Parses a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`, `2d`. A plain number is seconds.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let refuse =
-        || format!("'{text}' is not a duration. Use a form such as 500ms, 30s, 10m, 2h, 1h30m or 2d");
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, InvalidTime> {
+    let refuse = || InvalidTime::Duration(text.to_owned());
     let mut rest = text.trim();
     let mut millis: u64 = 0;
     if rest.is_empty() {
@@ -37,7 +50,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         millis = number.checked_mul(factor).and_then(|more| millis.checked_add(more)).ok_or_else(refuse)?;
     }
     if millis == 0 {
-        return Err(format!("'{text}' is too short. Use at least 1ms"));
+        return Err(InvalidTime::Zero(text.to_owned()));
     }
     Ok(Duration::from_millis(millis))
 }
@@ -64,13 +77,11 @@ impl Since {
 }
 
 /// Parses a duration before now, or a day such as `2026-11-16`, which starts at midnight UTC.
-pub(crate) fn parse_since(text: &str) -> Result<Since, String> {
+pub(crate) fn parse_since(text: &str) -> Result<Since, InvalidTime> {
     if let Some(moment) = clock::midnight(text.trim()) {
         return Ok(Since::At(moment));
     }
-    parse_duration(text).map(Since::Ago).map_err(|_| {
-        format!("'{text}' is not a time. Use an age such as 30m, 12h or 2d, or a day such as 2026-11-16")
-    })
+    parse_duration(text).map(Since::Ago).map_err(|_| InvalidTime::Since(text.to_owned()))
 }
 
 /// Formats nano-dollars for a sentence: two to four digits, rounded up.

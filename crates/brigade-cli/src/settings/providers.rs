@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::Model;
-use brigade::model::{EndpointOverride, PriceList, RateLimits, Timeouts};
+use brigade::model::{EndpointError, EndpointOverride, PriceList, RateLimits, Timeouts};
 use brigade::provider::{BUILT_IN_PROVIDERS, BuiltInProvider, Provider as LibraryProvider, ProviderApi};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -182,8 +182,8 @@ impl Providers {
         override_: &EndpointOverride,
         environment: &Environment,
         prices: &PriceList,
-    ) -> Result<Arc<dyn Model>, String> {
-        let provider = self.0.get(name).ok_or_else(|| format!("unknown provider '{name}'"))?;
+    ) -> Result<Arc<dyn Model>, ProviderUnavailable> {
+        let provider = self.0.get(name).ok_or_else(|| ProviderUnavailable::Unknown(name.to_owned()))?;
         let library = LibraryProvider::new(name, provider.api, &provider.base_url)
             .rate_limits(provider.pace)
             .timeouts(provider.times)
@@ -195,15 +195,30 @@ impl Providers {
             variable => match environment.secret(variable) {
                 Some(key) => library.key(key.expose()),
                 None => {
-                    return Err(format!(
-                        "the provider '{name}' needs a key, but {variable} is not set. Set it, or name another \
-                         variable in `providers.{name}.api_key_env`"
-                    ));
+                    let (name, variable) = (name.to_owned(), variable.to_owned());
+                    return Err(ProviderUnavailable::NoKey { name, variable });
                 }
             },
         };
-        library.connect(override_).map_err(|error| error.to_string())
+        Ok(library.connect(override_)?)
     }
+}
+
+/// A provider that cannot serve a model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProviderUnavailable {
+    /// No provider has this name.
+    #[error("unknown provider '{0}'")]
+    Unknown(String),
+    /// The variable with its key is not set.
+    #[error(
+        "the provider '{name}' needs a key, but {variable} is not set. Set it, or name another variable in \
+         `providers.{name}.api_key_env`"
+    )]
+    NoKey { name: String, variable: String },
+    /// Its address or proxy is invalid.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
 }
 
 #[cfg(test)]

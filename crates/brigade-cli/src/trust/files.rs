@@ -33,14 +33,14 @@ pub(crate) const COVERED_DIRS: [&str; 12] = [
 /// File that configures MCP servers. It is hashed too.
 pub(crate) const MCP_FILE: &str = ".mcp.json";
 
-/// Maximum size of one file.
+/// Configuration of a project.
 const SETTINGS_FILES: [&str; 2] = [".brigade/config.toml", ".brigade/config.json"];
 /// Names of the folders in `COVERED_DIRS`, and in `.brigade`, that contain agents.
 const AGENT_FOLDERS: [&str; 3] = ["agents", "agent", "droids"];
 /// File that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
 
-/// The longest file.
+/// Maximum size of one file.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Maximum size of all files together.
 const MAX_TOTAL_BYTES: u64 = 32 * 1024 * 1024;
@@ -69,6 +69,29 @@ pub(crate) enum FileContent {
     Other(&'static str),
 }
 
+/// Cause for which a project cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScanError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {}: {cause}", path.display())]
+    Unreadable { path: PathBuf, cause: std::io::Error },
+    /// A file disappeared or was replaced.
+    #[error("{} {event} while it was being read", path.display())]
+    Changed { path: PathBuf, event: &'static str },
+    /// Directories are nested too deeply.
+    #[error("{} is nested more than {MAX_DEPTH} directories deep", .0.display())]
+    TooDeep(PathBuf),
+    /// There are too many files.
+    #[error("there are more than {MAX_ENTRIES} files")]
+    TooManyFiles,
+    /// A file is too large.
+    #[error("{} is larger than 1 MiB", .0.display())]
+    FileTooLarge(PathBuf),
+    /// The files are too large in total.
+    #[error("the files are larger than 32 MiB in total")]
+    TooLarge,
+}
+
 /// Project files that need trust, by their path in the project.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectFiles {
@@ -78,9 +101,9 @@ pub(crate) struct ProjectFiles {
 impl ProjectFiles {
     /// Reads the files. A project that exceeds the limits or cannot be read completely cannot be trusted; the error
     /// names the cause.
-    pub(crate) fn read(root: &Path) -> Result<ProjectFiles, String> {
+    pub(crate) fn read(root: &Path) -> Result<ProjectFiles, ScanError> {
         let folder = rustix::fs::open(root, DIR_FLAGS, Mode::empty())
-            .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
+            .map_err(|error| ScanError::Unreadable { path: root.to_owned(), cause: error.into() })?;
         let mut scan = Scan { root, files: ProjectFiles::default(), count: 0, bytes: 0 };
         for covered in COVERED_DIRS {
             scan.covered_dir(folder.as_fd(), Path::new(covered))?;
@@ -108,7 +131,7 @@ impl ProjectFiles {
         })
     }
 
-    /// Content at a path, if there is any.
+    /// Summary of the contents, such as "settings, 2 agents".
     pub(crate) fn contents(&self) -> String {
         let is_agent_folder = |part: &OsStr| AGENT_FOLDERS.iter().any(|folder| part == *folder);
         let agents: BTreeSet<PathBuf> = self
@@ -150,7 +173,7 @@ struct Scan<'a> {
 
 impl Scan<'_> {
     /// Reads one of the covered folders, if it exists.
-    fn covered_dir(&mut self, folder: impl AsFd, covered: &Path) -> Result<(), String> {
+    fn covered_dir(&mut self, folder: impl AsFd, covered: &Path) -> Result<(), ScanError> {
         let mut path = PathBuf::new();
         let mut current: Option<OwnedFd> = None;
         for name in covered {
@@ -166,12 +189,9 @@ impl Scan<'_> {
         current.map_or(Ok(()), |opened| self.folder(opened, covered, 0))
     }
 
-    fn folder(&mut self, folder: OwnedFd, path: &Path, depth: usize) -> Result<(), String> {
+    fn folder(&mut self, folder: OwnedFd, path: &Path, depth: usize) -> Result<(), ScanError> {
         if depth > MAX_DEPTH {
-            return Err(format!(
-                "{} is nested more than {MAX_DEPTH} directories deep",
-                self.display_path(path)
-            ));
+            return Err(ScanError::TooDeep(self.root.join(path)));
         }
         let mut names: Vec<CString> = Vec::new();
         let entries = Dir::read_from(&folder).map_err(|error| self.unreadable(path, error))?;
@@ -182,7 +202,7 @@ impl Scan<'_> {
             }
             self.count += 1;
             if self.count > MAX_ENTRIES {
-                return Err(format!("there are more than {MAX_ENTRIES} files"));
+                return Err(ScanError::TooManyFiles);
             }
             names.push(entry.file_name().to_owned());
         }
@@ -194,9 +214,9 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn entry(&mut self, folder: impl AsFd, name: &OsStr, path: &Path, depth: usize) -> Result<(), String> {
+    fn entry(&mut self, folder: impl AsFd, name: &OsStr, path: &Path, depth: usize) -> Result<(), ScanError> {
         let content = match self.kind(folder.as_fd(), name, path)? {
-            None => return Err(format!("{} disappeared while it was being read", self.display_path(path))),
+            None => return Err(ScanError::Changed { path: self.root.join(path), event: "disappeared" }),
             Some(FileType::Directory) => {
                 let inner = self.open(folder, name, DIR_FLAGS, path)?;
                 return self.folder(inner, path, depth + 1);
@@ -216,28 +236,27 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn file(&mut self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Vec<u8>, String> {
+    fn file(&mut self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Vec<u8>, ScanError> {
         let opened = self.open(folder, name, READ_FLAGS, path)?;
         let stat = rustix::fs::fstat(&opened).map_err(|error| self.unreadable(path, error))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(format!("{} was replaced while it was being read", self.display_path(path)));
+            return Err(ScanError::Changed { path: self.root.join(path), event: "was replaced" });
         }
         let mut bytes = Vec::new();
         let read = File::from(opened).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
-        let length =
-            read.map_err(|error| format!("cannot read {}: {error}", self.display_path(path)))? as u64;
+        let length = read.map_err(|error| self.unreadable(path, error))? as u64;
         if length > MAX_FILE_BYTES {
-            return Err(format!("{} is larger than 1 MiB", self.display_path(path)));
+            return Err(ScanError::FileTooLarge(self.root.join(path)));
         }
         self.bytes += length;
         if self.bytes > MAX_TOTAL_BYTES {
-            return Err("the files are larger than 32 MiB in total".to_owned());
+            return Err(ScanError::TooLarge);
         }
         Ok(bytes)
     }
 
     /// File type, without opening the file.
-    fn kind(&self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Option<FileType>, String> {
+    fn kind(&self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Option<FileType>, ScanError> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -245,16 +264,18 @@ impl Scan<'_> {
         }
     }
 
-    fn open(&self, folder: impl AsFd, name: &OsStr, flags: OFlags, path: &Path) -> Result<OwnedFd, String> {
+    fn open(
+        &self,
+        folder: impl AsFd,
+        name: &OsStr,
+        flags: OFlags,
+        path: &Path,
+    ) -> Result<OwnedFd, ScanError> {
         rustix::fs::openat(folder, name, flags, Mode::empty()).map_err(|error| self.unreadable(path, error))
     }
 
-    fn display_path(&self, path: &Path) -> String {
-        self.root.join(path).display().to_string()
-    }
-
-    fn unreadable(&self, path: &Path, error: Errno) -> String {
-        format!("cannot read {}: {error}", self.display_path(path))
+    fn unreadable(&self, path: &Path, error: impl Into<std::io::Error>) -> ScanError {
+        ScanError::Unreadable { path: self.root.join(path), cause: error.into() }
     }
 }
 

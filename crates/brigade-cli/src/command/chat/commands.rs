@@ -1,6 +1,6 @@
 //! Commands of the chat, which begin with a slash.
 
-use brigade_core::permission::Mode;
+use brigade_core::permission::{Mode, ModeError};
 
 use super::attach::common_prefix;
 use crate::settings::did_you_mean;
@@ -35,6 +35,20 @@ const KEYS: [(&str, &str); 11] = [
     ("Ctrl-C", "clear the line, then stop the round, then quit"),
     ("Ctrl-Z", "suspend the chat; fg in the shell resumes it"),
 ];
+
+/// Line that begins with a slash, but is not a command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidCommand {
+    /// Unknown mode.
+    #[error("/mode: {0}")]
+    Mode(ModeError),
+    /// `/tell` without an agent or a text.
+    #[error("usage: /tell AGENT TEXT")]
+    TellUsage,
+    /// Unknown command.
+    #[error("Unknown command /{name}. {hint} To send a message that starts with a slash, type //{name}")]
+    Unknown { name: String, hint: String },
+}
 
 /// Parsed input line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +119,7 @@ pub(crate) fn parse_user_command(line: &str) -> Option<UserCommand> {
 }
 
 /// Parses a line.
-pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
+pub(crate) fn parse(line: &str) -> Result<ParsedLine, InvalidCommand> {
     let Some(rest) = line.trim().strip_prefix('/') else { return Ok(ParsedLine::Message(line.to_owned())) };
     if rest.starts_with('/') {
         return Ok(ParsedLine::Message(rest.to_owned()));
@@ -121,12 +135,10 @@ pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
         "tree" => Command::Tree,
         "cost" => Command::Cost,
         "model" => Command::Model(argument),
-        "mode" => Command::Mode(
-            argument.map(|mode| mode.parse()).transpose().map_err(|error| format!("/mode: {error}"))?,
-        ),
+        "mode" => Command::Mode(argument.map(|mode| mode.parse()).transpose().map_err(InvalidCommand::Mode)?),
         "agents" => Command::Agents,
         "tell" if arguments.contains(char::is_whitespace) => Command::Tell(arguments.to_owned()),
-        "tell" => return Err("usage: /tell AGENT TEXT".to_owned()),
+        "tell" => return Err(InvalidCommand::TellUsage),
         "stop" => Command::Stop(argument),
         "undo" => Command::Undo,
         "compact" => Command::Compact,
@@ -139,12 +151,12 @@ pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
     Ok(ParsedLine::Command(command))
 }
 
-fn unknown_command(name: &str) -> String {
+fn unknown_command(name: &str) -> InvalidCommand {
     let hint = match did_you_mean(name, COMMANDS.map(|(known, _, _)| known)) {
         Some(known) => format!("Did you mean /{known}?"),
         None => "See /help.".to_owned(),
     };
-    format!("Unknown command /{name}. {hint} To send a message that starts with a slash, type //{name}")
+    InvalidCommand::Unknown { name: name.to_owned(), hint }
 }
 
 /// Completes a command, as far as it is unambiguous.

@@ -317,9 +317,9 @@ impl ChatUi<'_> {
                 self.print_lines(lines);
                 self.message(&text).await;
             }
-            Err(text) => {
+            Err(invalid) => {
                 self.print_lines(lines);
-                self.note(&text);
+                self.note(&invalid.to_string());
                 self.print_blank_line();
             }
         }

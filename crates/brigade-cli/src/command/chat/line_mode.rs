@@ -58,8 +58,8 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
                     continue;
                 }
             },
-            Err(text) => {
-                report(CliError::usage(text))?;
+            Err(invalid) => {
+                report(CliError::usage(invalid))?;
                 continue;
             }
         };

@@ -115,8 +115,25 @@ pub(super) fn undo_note_for_agent(files: &[UndoneFile]) -> Option<String> {
     Some(format!("I undid the latest edits to: {paths}"))
 }
 
+/// Text that begins with no agent, or with more than one.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RecipientError {
+    /// No agent has this name.
+    #[error("no agent is named '{0}'. List the agents with /tree")]
+    Unknown(String),
+    /// The agent has ended.
+    #[error("{label} is no longer running. Continue its session with: /resume {session}")]
+    Ended { label: String, session: SessionId },
+    /// Several running agents have this name.
+    #[error("several agents are named '{name}'. Use {}", keys.join(" or "))]
+    Ambiguous { name: String, keys: Vec<String> },
+}
+
 /// Finds the agent that a text begins with, and returns it with the rest of the text. Names may contain spaces.
-pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(SessionId, &'a str), String> {
+pub(super) fn parse_recipient<'a>(
+    view: &RunView,
+    text: &'a str,
+) -> Result<(SessionId, &'a str), RecipientError> {
     let nodes = view.tree.walk(&view.root);
     let mut found: Vec<(&Node, &'a str)> = Vec::new();
     let mut longest = 0;
@@ -137,15 +154,13 @@ pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(Sess
     let working: Vec<&(&Node, &str)> = found.iter().filter(|(node, _)| !node.has_ended()).collect();
     match (working.as_slice(), found.as_slice()) {
         ([(node, rest)], _) => Ok((node.session.clone(), rest)),
-        ([], []) => Err(format!("no agent is named '{name}'. List the agents with /tree")),
-        ([], [(node, _), ..]) => Err(format!(
-            "{} is no longer running. Continue its session with: /resume {}",
-            sanitize::line(&node.label),
-            node.session
-        )),
+        ([], []) => Err(RecipientError::Unknown(name)),
+        ([], [(node, _), ..]) => {
+            Err(RecipientError::Ended { label: sanitize::line(&node.label), session: node.session.clone() })
+        }
         (several, _) => {
             let keys: Vec<String> = several.iter().map(|(node, _)| node.key()).collect();
-            Err(format!("several agents are named '{name}'. Use {}", keys.join(" or ")))
+            Err(RecipientError::Ambiguous { name, keys })
         }
     }
 }
@@ -239,19 +254,19 @@ mod tests {
         assert_eq!(parse_recipient(&view, "Security hurry"), Ok((child(0), "hurry")));
         assert_eq!(parse_recipient(&view, "gone x"), Ok((child(3), "x")), "the running agent is preferred");
         assert_eq!(
-            parse_recipient(&view, child(2).as_str()).unwrap_err().split('.').next(),
-            Some("Gone is no longer running")
+            parse_recipient(&view, child(2).as_str()),
+            Err(RecipientError::Ended { label: "Gone".to_owned(), session: child(2) })
         );
         let key = view.tree.node(&child(0)).unwrap().key();
         assert_eq!(parse_recipient(&view, &format!("{key} x")), Ok((child(0), "x")));
-        assert!(parse_recipient(&view, "Sec x").unwrap_err().contains("no agent is named"));
-        assert!(parse_recipient(&view, "\u{1b}[2J x").unwrap_err().contains("\\u{1b}"));
+        assert_eq!(parse_recipient(&view, "Sec x"), Err(RecipientError::Unknown("Sec".to_owned())));
+        assert!(parse_recipient(&view, "\u{1b}[2J x").unwrap_err().to_string().contains("\\u{1b}"));
     }
 
     #[test]
     fn parse_recipient_ambiguous_name_is_refused() {
         let view = view(&[("Worker", false), ("Worker", false)]);
-        let error = parse_recipient(&view, "worker go").unwrap_err();
+        let error = parse_recipient(&view, "worker go").unwrap_err().to_string();
         assert!(error.contains("run:"), "{error}");
     }
 }

@@ -186,7 +186,7 @@ impl RawLimits {
             self.usd.as_deref().map(units::parse_dollars).transpose().map_err(|error| error.to_string())?;
         Ok(TaskLimits {
             turns: self.turns,
-            timeout: units::parse_duration(&self.timeout)?,
+            timeout: units::parse_duration(&self.timeout).map_err(|error| error.to_string())?,
             tokens: units::parse_count(&self.tokens).map_err(|error| error.to_string())?,
             usd: usd.map_or(Limit::Unlimited, Limit::AtMost),
             has_fixed_tokens: self.fixed_tokens,
