@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use brigade::store::ImportError;
-use brigade::{RunError, StoreError};
+use brigade::{RunError, StoreError, UnpricedModel};
 use brigade_core::Status;
 
 use crate::output;
@@ -134,6 +134,11 @@ impl From<RunError> for CliError {
         match error {
             RunError::Store(error) => error.into(),
             RunError::Bug(_) => CliError::failed(error),
+            RunError::Unpriced(UnpricedModel { name }) => CliError::usage(format!(
+                "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and \
+                 `output`, in dollars per million tokens, under `[prices.\"{name}\"]` in your configuration, or \
+                 replace `--budget-usd` and `budget.usd` with a budget in tokens."
+            )),
             _ => CliError::usage(error),
         }
     }

@@ -43,7 +43,7 @@ pub const MESSAGE_TOOL: &str = "message";
 
 /// Configuration of all delegation styles.
 ///
-/// A call of a delegation tool can be tested alone, because planning it starts nothing:
+/// Planning a call starts no agent, so a delegation tool can be tested on its own:
 ///
 /// ```
 /// use brigade_core::delegation_styles::{Caller, DelegationStyles};

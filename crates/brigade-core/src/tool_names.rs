@@ -67,7 +67,7 @@ pub enum Specifier {
 }
 
 /// Returns the meaning of a specifier of a built-in tool, which is known before there is a call. `None` for other
-/// tools: the subjects of their calls decide.
+/// tools, whose specifiers depend on the subjects of their calls.
 pub fn specifier(tool: &str) -> Option<Specifier> {
     match tool {
         "shell" => Some(Specifier::Command),

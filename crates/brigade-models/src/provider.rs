@@ -1,7 +1,7 @@
 //! Providers of models with their addresses: the built-in ones, and any server with a compatible API.
 //!
-//! [`Anthropic`], [`OpenAi`] and the other types create a [`Provider`] with its address. The library reads no
-//! environment, so the caller passes the key:
+//! [`Anthropic`], [`OpenAi`] and the other types create a [`Provider`] with its address. The library does not
+//! read environment variables, so the caller passes the key:
 //!
 //! ```
 //! # #[cfg(all(feature = "anthropic", feature = "openai"))] {
@@ -45,16 +45,16 @@ pub use built_in::{
 /// API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProviderApi {
-    /// Chat Completions of OpenAI, which most servers support.
+    /// OpenAI's Chat Completions API, which most servers support.
     #[cfg(feature = "openai")]
     ChatCompletions,
-    /// Responses of OpenAI.
+    /// OpenAI's Responses API.
     #[cfg(feature = "openai")]
     Responses,
-    /// Messages of Anthropic.
+    /// Anthropic's Messages API.
     #[cfg(feature = "anthropic")]
     Messages,
-    /// Gemini of Google.
+    /// Google's Gemini API.
     #[cfg(feature = "gemini")]
     Gemini,
 }
@@ -123,7 +123,7 @@ impl Provider {
         BUILT_IN_PROVIDERS.iter().find(|provider| provider.name == name).map(BuiltInProvider::provider)
     }
 
-    /// Sets the name. Two providers of one runtime have different names.
+    /// Sets the name. Names must be unique within a runtime.
     pub fn name(self, name: impl Into<String>) -> Provider {
         Provider { name: name.into(), ..self }
     }
@@ -138,7 +138,7 @@ impl Provider {
         Provider { model: Some(model.into()), ..self }
     }
 
-    /// Sets the base URL. The built-in price list applies only at the addresses it was made for.
+    /// Sets the base URL. Built-in prices apply only to the URLs that they were collected for.
     pub fn base_url(self, base_url: impl Into<String>) -> Provider {
         Provider { base_url: base_url.into(), ..self }
     }
@@ -181,7 +181,7 @@ impl Provider {
         Provider { proxies, ..self }
     }
 
-    /// Returns the name for errors and registration.
+    /// Returns the name of the provider.
     pub fn provider_name(&self) -> &str {
         &self.name
     }

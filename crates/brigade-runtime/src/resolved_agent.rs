@@ -71,7 +71,7 @@ pub(crate) enum ResolveError {
 /// Error for a budget in dollars that cannot be enforced, because the price of a model is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, in dollars per million tokens, under `[prices.\"{name}\"]` in your configuration, or replace `--budget-usd` and `budget.usd` with a budget in tokens."
+    "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set its price, or use a budget in tokens."
 )]
 pub struct UnpricedModel {
     /// The model.

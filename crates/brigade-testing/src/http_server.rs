@@ -96,7 +96,7 @@ impl HttpServer {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Returns the requests that were received so far. A connection without a request is none.
+    /// Returns the requests that were received so far. Connections that send no request are not included.
     pub fn requests(&self) -> Vec<HttpRequest> {
         self.state.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

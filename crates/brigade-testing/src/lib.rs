@@ -1,7 +1,8 @@
 //! Helpers for tests of agents, tools and programs that use Brigade.
 //!
 //! * [`Script`] builds scripts for the scripted model: which agent replies what in which turn.
-//! * [`HttpServer`] is a local server that speaks the wire formats of the model APIs, and misbehaves on request.
+//! * [`HttpServer`] is a local server that speaks the wire formats of the model APIs, and can send delayed, truncated or endless
+//!   responses.
 //! * [`ToolTest`] makes single tool calls, with a workspace in a temporary directory.
 //! * [`TestProgram`] and [`guard_entry!`] start the test binary again as a program of its own, such as the guard of
 //!   the `shell` tool.
@@ -22,7 +23,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The helpers panic if the test is written incorrectly or the machine does not let them work, as the functions say.
+//! The helpers panic on incorrect use or if a resource is unavailable; see the `# Panics` sections.
 
 #![expect(
     clippy::unwrap_used,

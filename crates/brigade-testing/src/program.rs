@@ -4,8 +4,8 @@ use brigade_sandbox::GuardCommand;
 
 /// An ignored test of this binary that another test starts as a program of its own.
 ///
-/// Standard output of the test binary carries the messages of the test harness. A program whose standard output is read
-/// by a machine writes to the file descriptor 3 instead, or calls [`TestProgram::take_stdout`] first.
+/// The test harness prints to standard output. A program whose output is parsed writes to file descriptor 3, or calls
+/// [`TestProgram::take_stdout`] first.
 ///
 /// ```no_run
 /// use brigade_testing::TestProgram;
@@ -49,7 +49,7 @@ impl TestProgram {
         std::env::args().any(|argument| argument == name)
     }
 
-    /// Returns the command that starts the program. Its standard output is the file descriptor 3.
+    /// Returns the command that starts the program. Its file descriptor 3 is the standard output of the caller.
     ///
     /// # Panics
     ///
@@ -63,7 +63,7 @@ impl TestProgram {
         ("/bin/sh".to_owned(), vec!["-c".to_owned(), script, binary])
     }
 
-    /// Makes the file descriptor 3 the standard output.
+    /// Redirects standard output to file descriptor 3.
     ///
     /// # Panics
     ///
@@ -73,7 +73,7 @@ impl TestProgram {
         rustix::stdio::dup2_stdout(&output).unwrap();
     }
 
-    /// Returns the command of a guard, whose program calls [`TestProgram::run_guard`].
+    /// Returns the command that starts a guard. The test must call [`TestProgram::run_guard`].
     pub fn guard_command(&self) -> GuardCommand {
         let (program, arguments) = self.command();
         let arguments = arguments.into_iter().map(Into::into).collect();

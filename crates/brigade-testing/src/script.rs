@@ -71,7 +71,7 @@ impl Script {
         self.replies(replies)
     }
 
-    /// Sets the context window in tokens. A request has a quarter as many tokens as bytes.
+    /// Sets the context window in tokens. A request counts one token for every four bytes.
     pub fn window(mut self, tokens: u64) -> Script {
         self.window = Some(tokens);
         self
@@ -191,31 +191,31 @@ pub fn fault(fault: Fault) -> Reply {
 }
 
 impl Reply {
-    /// Only this agent, given by its id or role, gets the reply.
+    /// Restricts the reply to this agent, given by its id or role.
     pub fn agent(mut self, agent: &str) -> Reply {
         self.agent = Some(agent.to_owned());
         self
     }
 
-    /// Only this turn of a session gets the reply. Turns are counted from 1.
+    /// Restricts the reply to this turn of a session. Turns are counted from 1.
     pub fn turn(mut self, turn: u32) -> Reply {
         self.turn = Some(turn);
         self
     }
 
-    /// Only this attempt at a turn gets the reply. Attempts are counted from 1.
+    /// Restricts the reply to this attempt at a turn. Attempts are counted from 1.
     pub fn attempt(mut self, attempt: u32) -> Reply {
         self.attempt = Some(attempt);
         self
     }
 
-    /// Only calls for this purpose get the reply.
+    /// Restricts the reply to calls for this purpose.
     pub fn purpose(mut self, purpose: Purpose) -> Reply {
         self.purpose = Some(purpose);
         self
     }
 
-    /// Only agents whose first message contains this text get the reply.
+    /// Restricts the reply to agents whose first message contains this text.
     pub fn task(mut self, part: &str) -> Reply {
         self.task = Some(part.to_owned());
         self
@@ -268,7 +268,7 @@ impl Reply {
         self
     }
 
-    /// Sets the reported usage. By default there is a token for every four bytes.
+    /// Sets the reported usage. The default is one token for every four bytes.
     pub fn usage(mut self, usage: Usage) -> Reply {
         self.usage = Some(usage);
         self

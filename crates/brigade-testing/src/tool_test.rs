@@ -51,7 +51,7 @@ const MODEL: &str = "test";
 /// # }
 /// ```
 ///
-/// Own tools are added with [`ToolTest::tool`], and authority is taken away with [`ToolTest::settings`]:
+/// Add your own tools with [`ToolTest::tool`], and restrict permissions with [`ToolTest::settings`]:
 ///
 /// ```
 /// use brigade::core::permission::Mode;

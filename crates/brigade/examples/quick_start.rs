@@ -15,10 +15,10 @@ pub(crate) async fn review(model: Provider, workspace: &Path) -> Result<RunResul
     let result = Brigade::builder()
         .model(model)
         .workspace(workspace)
-        .agent(Agent::new("reviewer", "Reviews a change and lists its defects.").tools(["read_file", "grep"]))
+        .agent(Agent::new("reviewer", "Reviews a file and lists its defects.").tools(["read_file", "grep"]))
         .budget(Budget::usd(2.50))
         .build()?
-        .run("Review the last change")
+        .run("Review src/lib.rs")
         .await?;
     Ok(result)
 }

@@ -27,10 +27,10 @@ pub use task_run::TaskRun;
 /// let result = Brigade::builder()
 ///     .model(Anthropic::new(key).model("claude-sonnet-4-5"))
 ///     .workspace(".")
-///     .agent(Agent::new("reviewer", "Reviews a change and lists its defects.").tools(["read_file", "grep"]))
+///     .agent(Agent::new("reviewer", "Reviews a file and lists its defects.").tools(["read_file", "grep"]))
 ///     .budget(Budget::usd(2.50))
 ///     .build()?
-///     .run("Review the last change")
+///     .run("Review src/lib.rs")
 ///     .await?;
 /// assert!(result.cost_usd() <= 2.50);
 /// # Ok(()) }
@@ -66,8 +66,8 @@ impl Brigade {
         self.task_run(async move { runtime.resume(&session, options).await })
     }
 
-    /// Returns the runtime, for everything else: messages, approvals, cancellation, the store. Runs that are started
-    /// there do not call the callbacks of the builder.
+    /// Returns the runtime, for everything else: messages, approvals, cancellation, the store. Runs
+    /// started through it do not invoke the callbacks of the builder.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }

@@ -15,10 +15,10 @@
 //! let result = Brigade::builder()
 //!     .model(Anthropic::new(key).model("claude-sonnet-4-5"))
 //!     .workspace(".")
-//!     .agent(Agent::new("reviewer", "Reviews a change and lists its defects.").tools(["read_file", "grep"]))
+//!     .agent(Agent::new("reviewer", "Reviews a file and lists its defects.").tools(["read_file", "grep"]))
 //!     .budget(Budget::usd(2.50))
 //!     .build()?
-//!     .run("Review the last change")
+//!     .run("Review src/lib.rs")
 //!     .await?;
 //! println!("{} (${:.2}, {} tokens)", result.text(), result.cost_usd(), result.tokens());
 //! # Ok(()) }
@@ -56,9 +56,9 @@
 //!
 //! The library never prints, and it does not read the environment or the home directory.
 //!
-//! This crate only names the parts: it re-exports the crates of the runtime, the stores, the models and the tools. Its
-//! features choose the parts that are compiled. All are on by default. Without default features, and with the feature
-//! of one model API, it has the runtime, the in-memory store, the file tools and `shell`.
+//! Apart from the builder, this crate re-exports the crates of the runtime, the stores, the models and the tools. Features
+//! select what is compiled; all but `store-kit` and `store-testing` are on by default. With `default-features = false`
+//! and one model API, it contains the runtime, the in-memory store, the file tools and `shell`.
 
 mod builder;
 
@@ -131,9 +131,9 @@ pub use brigade_models::provider::{self, Provider};
 pub use brigade_runtime::{
     ApprovalPolicy, DEFAULT_BUDGET, Detached, Limits, ModeOrigin, Observation, Observer, Observers,
     OpenSession, OpenSessions, ResultSchema, ResumeOptions, Run, RunError, RunResult, Runtime, SchemaError,
-    SessionInfo, Settings, Task, UndoResult, UndoneFile, external, lifecycle, observer, open_sessions, undo,
+    SessionInfo, Settings, Task, UndoResult, UndoneFile, UnpricedModel, ValidationError, external, lifecycle,
+    observer, open_sessions, undo,
 };
-pub use brigade_runtime::{UnpricedModel, ValidationError};
 pub use brigade_tools::skills;
 pub use builder::{Brigade, BrigadeBuilder, BuildError, TaskRun, known_tools};
 pub use event_stream::{RunEvent, RunEvents};

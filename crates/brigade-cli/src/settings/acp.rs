@@ -45,19 +45,19 @@ struct RawServer {
     model: Option<String>,
     /// Whether one process serves several sessions; otherwise each session has its own process.
     pool: Option<bool>,
-    /// Maximum concurrent sessions of one process.
+    /// Maximum concurrent sessions of one process; by default 256.
     max_sessions: Option<NonZeroU32>,
-    /// Timeout for starting the program and opening a session.
+    /// Timeout for starting the program and opening a session; by default 1m.
     start_timeout: Option<Time>,
     /// Timeout of a session.
     timeout: Option<Time>,
     /// Maximum number of requests that a session may send to Brigade.
     turns: Option<NonZeroU32>,
-    /// Tokens of the budget that a session may use; by default none, and the tokens that it reports are not counted.
+    /// Maximum tokens of the budget that a session may use; by default 0, and reported tokens are not counted.
     tokens: Option<Tokens>,
-    /// Dollars of the budget that a session may use; by default none, and the cost that it reports is not counted.
+    /// Maximum dollars of the budget that a session may use; by default 0, and the reported cost is not counted.
     usd: Option<MaxDollars>,
-    /// Maximum number of sub-agents of a session, if the program is another Brigade; by default none.
+    /// Maximum number of sub-agents of a session, if the program is another Brigade; by default 0.
     max_agents: u32,
     /// Whether to start the program in plan mode even if none of its modes is known to be read-only.
     allow_in_plan: bool,
@@ -128,7 +128,7 @@ pub(super) fn check_names(
         let Some(server) = servers.iter().find(|server| server.name == name) else {
             let known = list(servers.iter().map(|server| server.name.as_str()).collect());
             return Err(CliError::usage(format!(
-                "{key}: unknown server `acp.servers.{name}`. Known servers: {known}"
+                "{key}: unknown server `acp.servers.{name}`. Known servers: {known}."
             )));
         };
         if !agent.is_empty() && !server.raw.agents.contains_key(agent) {
@@ -136,7 +136,7 @@ pub(super) fn check_names(
             // The name of the server is right, so the mistake is in the key of the agent.
             let key = if key == "spawn.server" { "spawn.agent" } else { key.as_str() };
             return Err(CliError::usage(format!(
-                "{key}: unknown agent `acp.servers.{name}.agents.{agent}`. Known agents: {known}"
+                "{key}: unknown agent `acp.servers.{name}.agents.{agent}`. Known agents: {known}."
             )));
         }
     }
@@ -186,8 +186,8 @@ impl AcpServer {
         };
         let all = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
         let command = command.as_deref().filter(|command| !command.is_empty());
-        let command =
-            command.ok_or_else(|| CliError::usage("`command` is missing. Set it to the program to start"))?;
+        let command = command
+            .ok_or_else(|| CliError::usage("`command` is missing. Set it to the program to start."))?;
         let mut environment = passed_variables(settings, env);
         for (name, value) in env {
             environment.push((name.clone(), Secret::new(fill(value)?)));

@@ -224,7 +224,7 @@ pub(super) fn parse(
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
             let names = format!("{} and {}", toml_file.display(), json_file.display());
-            return Err(CliError::usage(format!("{names} both exist. Delete one of them")));
+            return Err(CliError::usage(format!("{names} both exist. Delete one of them.")));
         }
         (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(CliError::usage)),
         (None, Some(text)) => (json_file.as_path(), from_json(&text)),

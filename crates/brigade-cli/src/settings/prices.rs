@@ -18,7 +18,7 @@ pub(super) struct ModelName(String);
 
 /// Text that does not name a model.
 #[derive(Debug, thiserror::Error)]
-#[error("not the name of a model. Write PROVIDER/MODEL in quotes, as in `[prices.\"openai/gpt-4.1\"]`")]
+#[error("expected PROVIDER/MODEL in quotes, as in `[prices.\"openai/gpt-4.1\"]`")]
 pub(super) struct InvalidModelName;
 
 impl TryFrom<String> for ModelName {
@@ -96,7 +96,7 @@ pub(super) fn resolve(
             let missing = if raw.input.is_none() { "input" } else { "output" };
             return Err(wrong(format!(
                 "`{missing}` is missing, and the built-in price list has no entry for this model. Set both `input` and \
-                 `output`, in dollars per million tokens"
+                 `output`, in dollars per million tokens."
             )));
         }
         list = list.with(name, figures);

@@ -40,15 +40,15 @@ pub(super) struct RawProvider {
     requests_per_minute: Option<NonZeroU32>,
     /// Maximum tokens per minute.
     tokens_per_minute: Option<NonZeroU32>,
-    /// Timeout for connecting.
+    /// Timeout for connecting; by default 10s.
     connect_timeout: Option<Time>,
-    /// Timeout for the first byte of a reply.
+    /// Timeout for the first byte of a reply; by default 4m.
     first_byte_timeout: Option<Time>,
-    /// Timeout for a pause within a reply.
+    /// Timeout for a pause within a reply; by default 2m.
     idle_timeout: Option<Time>,
-    /// Timeout for a whole reply.
+    /// Timeout for a whole reply; by default 30m.
     total_timeout: Option<Time>,
-    /// Maximum wait before a retry that the provider requests.
+    /// Maximum wait before a retry that the provider requests; by default 2m.
     longest_wait: Option<Time>,
 }
 
@@ -111,7 +111,7 @@ impl Providers {
             };
             if name.is_empty() || name.contains(['/', ':']) {
                 return Err(CliError::usage(format!(
-                    "providers.\"{name}\": invalid provider name. It must not be empty or contain `/` or `:`"
+                    "providers.\"{name}\": invalid provider name. It must not be empty or contain `/` or `:`."
                 )));
             }
             let RawProvider {
@@ -213,7 +213,7 @@ pub(crate) enum ProviderUnavailable {
     /// The variable with its key is not set.
     #[error(
         "the provider '{name}' needs a key, but {variable} is not set. Set it, or name another variable in \
-         `providers.{name}.api_key_env`"
+         `providers.{name}.api_key_env`."
     )]
     NoKey { name: String, variable: String },
     /// Its address or proxy is invalid.

@@ -231,10 +231,10 @@ impl RawLimits {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawPermissions {
     /// Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits),
-    /// auto (all calls that no deny or ask rule matches).
+    /// auto (all calls that no deny or ask rule matches). By default ask at a terminal, otherwise edit.
     mode: Option<Mode>,
-    /// Handling of approval requests: prompt at the terminal (auto), wait for `brigade answer` (wait), or deny
-    /// (refuse).
+    /// Handling of approval requests: prompt at the terminal, and deny without one (auto); wait for an answer from any
+    /// terminal (wait); or deny (refuse).
     pub(super) questions: QuestionsSetting,
     /// Calls to allow, such as shell(cargo test *).
     allow: Rules,

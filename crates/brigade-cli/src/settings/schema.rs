@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use brigade_core::delegation_styles::spawn::SpawnConfig;
+use brigade_core::delegation_styles::subagent::SubagentConfig;
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -39,7 +41,7 @@ fn simplify(schema: &mut Schema) {
         words.retain(|word| !word.is_null());
     }
     if object.remove("format").is_some_and(|format| format == "uint32") {
-        object.insert("maximum".to_owned(), u32::MAX.into());
+        object.entry("maximum").or_insert(u32::MAX.into());
     }
     if let Some(Value::String(text)) = object.get_mut("description") {
         *text = text.replace('\n', " ");
@@ -65,6 +67,11 @@ pub(crate) fn schema() -> Result<Value, CliError> {
     }
     let mut schema = KEYS.clone();
     add_defaults(&mut schema, &defaults);
+    // These sections are absent by default, but their keys have defaults.
+    add_defaults(
+        &mut schema,
+        &json!({ "subagent": SubagentConfig::default(), "spawn": SpawnConfig::default() }),
+    );
     let ignored = json!({ "description": "Used by other programs; ignored by Brigade." });
     for key in servers::IGNORED_TOP_LEVEL_KEYS {
         schema["properties"][key] = ignored.clone();
@@ -89,6 +96,7 @@ fn add_defaults(section: &mut Value, defaults: &Value) {
     for (key, default) in defaults.as_object().into_iter().flatten() {
         let property = &mut section["properties"][key];
         match default {
+            Value::Null => {}
             Value::Object(_) => add_defaults(property, default),
             default => property["default"] = default.clone(),
         }

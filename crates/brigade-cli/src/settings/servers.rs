@@ -75,7 +75,7 @@ pub(super) struct RawMcpServer {
     headers: BTreeMap<String, String>,
     /// OAuth login, if the server requires one.
     oauth: RawLogin,
-    /// Timeout of a call; a plain number means seconds below 1000, otherwise milliseconds.
+    /// Timeout of a call, by default 1m; a plain number means seconds below 1000, otherwise milliseconds.
     timeout: Option<CallTimeout>,
     /// Whether the server is disabled.
     disabled: bool,
@@ -201,14 +201,14 @@ impl Server {
             (Some("sse"), ..) => {
                 return Err(CliError::usage(
                     "the SSE transport is not supported. Use the streamable HTTP URL of the server and set \
-                     `type = \"http\"`",
+                     `type = \"http\"`.",
                 ));
             }
             (_, Some(_), Some(_)) => {
-                return Err(CliError::usage("both `command` and `url` are set. Remove one of them"));
+                return Err(CliError::usage("both `command` and `url` are set. Remove one of them."));
             }
             (_, None, None) => {
-                return Err(CliError::usage("neither `command` nor `url` is set. Set one of them"));
+                return Err(CliError::usage("neither `command` nor `url` is set. Set one of them."));
             }
             (_, Some(command), None) => {
                 let mut environment = passed_variables(settings, env);
@@ -289,7 +289,7 @@ pub(super) fn variable(
     let is_ours = name.starts_with(BRIGADE_PREFIX) || settings.has_key_in(name);
     if is_from_project && is_ours {
         return Err(CliError::usage(format!(
-            "a project cannot use the variable {name}. Define the server in your own configuration"
+            "a project cannot use the variable {name}. Define the server in your own configuration."
         )));
     }
     Ok(settings.environment.variable(name))
@@ -310,7 +310,9 @@ pub(super) fn expand_variables(
         };
         let value = variable(name)?.filter(|value| !value.is_empty() || default.is_none());
         let value = value.or_else(|| default.map(str::to_owned));
-        let value = value.ok_or_else(|| CliError::usage(format!("the variable {name} is not set")))?;
+        let value = value.ok_or_else(|| CliError::usage(format!(
+                "cannot expand ${{{name}}}: the variable is not set. Set it, or write a default as in ${{{name}:-VALUE}}."
+            )))?;
         whole.push_str(before);
         whole.push_str(&value);
         rest = remaining;
@@ -326,11 +328,11 @@ pub(super) fn from_mcp_json(text: &str) -> Result<Table, CliError> {
     remove_ignored_keys(&mut table);
     let Some(servers) = table.remove("mcpServers") else { return Ok(Table::new()) };
     let Value::Table(mut servers) = servers else {
-        return Err(CliError::usage("`mcpServers` is not an object"));
+        return Err(CliError::usage("`mcpServers` must be an object with one entry per server"));
     };
     for (name, server) in &mut servers {
         let Value::Table(server) = server else {
-            return Err(CliError::usage(format!("`mcpServers.{name}` is not an object")));
+            return Err(CliError::usage(format!("`mcpServers.{name}` must be an object")));
         };
         let is_known = |key: &str| keys::find(&["mcpServers", name, key]).is_some();
         server.retain(|key, _| is_known(key) || keys::is_typo(&["mcpServers", name], key));
@@ -376,7 +378,11 @@ mod tests {
         assert_eq!(expand_variables("${LOOP} $A ${"), Ok("${A} $A ${".to_owned()));
         assert_eq!(expand_variables("${B:-two} ${EMPTY:-three} ${EMPTY}"), Ok("two three ".to_owned()));
         assert_eq!(expand_variables("${KEY}"), Err("no".to_owned()));
-        assert_eq!(expand_variables("${B}"), Err("the variable B is not set".to_owned()));
+        assert_eq!(
+            expand_variables("${B}"),
+            Err("cannot expand ${B}: the variable is not set. Set it, or write a default as in ${B:-VALUE}."
+                .to_owned())
+        );
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(super) struct RawWeb {
     allow_loopback: bool,
     /// Search engine of `web_search`: brave, tavily, or the URL of a SearXNG instance.
     search: Option<String>,
-    /// Environment variable that contains the key of the search engine; never the key itself.
+    /// Environment variable that contains the key of the search engine, never the key itself; by default BRAVE_API_KEY or
+    /// TAVILY_API_KEY.
     search_key_env: Option<String>,
     /// Timeout of a fetch.
     timeout: Time,
@@ -64,7 +65,7 @@ impl RawWeb {
             Some(address) if address.contains("://") => Some(Engine::SearXng { address: address.to_owned() }),
             Some(other) => {
                 return Err(CliError::usage(format!(
-                    "web.search: unknown search engine '{other}'. Use `brave`, `tavily` or the URL of a SearXNG instance"
+                    "web.search: unknown search engine '{other}'. Use `brave`, `tavily` or the URL of a SearXNG instance."
                 )));
             }
         };
@@ -89,7 +90,7 @@ impl Web {
             environment.secret(name).ok_or_else(|| {
                 CliError::usage(format!(
                     "`web.search` needs a key, but {name} is not set. Set it, name another variable in \
-                     `web.search_key_env`, or remove `web.search`"
+                     `web.search_key_env`, or remove `web.search`."
                 ))
             })
         };

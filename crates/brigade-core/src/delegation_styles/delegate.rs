@@ -46,7 +46,7 @@ pub struct SwarmConfig {
     pub adhoc_prompt: Option<String>,
     /// Retention of sub-agent sessions: as long as the root session (root), or only until it ends (none).
     pub keep: Retention,
-    /// Default model of sub-agents, if it is not the parent's.
+    /// Model of sub-agents; by default the parent's.
     pub model: Option<String>,
 }
 
@@ -67,17 +67,17 @@ pub enum Retention {
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SwarmRole {
-    /// System prompt of the role; by default `swarm.adhoc_prompt`.
+    /// System prompt of the role; by default the prompt of roles without a preset.
     pub system_prompt: String,
-    /// Tools of the role; by default those that its parent can pass on.
+    /// Tools of the role; by default those of its parent.
     pub tools: Vec<String>,
     /// Whether a call may narrow the tools but not widen them.
     pub locked: bool,
     /// Tools that the role may pass on to its own sub-agents; by default its own.
     pub lend: Option<Vec<String>>,
-    /// Model of the role, if it is not the parent's.
+    /// Model of the role; by default `swarm.model`, then the parent's.
     pub model: Option<String>,
-    /// External agent that takes the role.
+    /// External agent for the role: SERVER or SERVER/AGENT from `acp.servers`.
     pub acp: Option<String>,
     /// Maximum tokens of the role, including its sub-agents.
     #[serde(deserialize_with = "amount::deserialize_tokens")]

@@ -30,6 +30,7 @@ pub struct SpawnConfig {
     /// Maximum depth; at this depth the tools are absent.
     pub max_depth: u32,
     /// Default maximum number of model calls of a sub-agent.
+    #[cfg_attr(feature = "schemars", schemars(range(min = 1)))]
     pub default_max_turns: u32,
     /// Default server of `subagent_delegate`, by its name in `acp.servers`. `subagent_spawn` always runs a local loop.
     pub server: Option<String>,

@@ -47,8 +47,10 @@ pub struct SubagentConfig {
     /// Maximum depth, including the root.
     pub max_depth: u32,
     /// Default maximum number of model calls of a sub-agent.
+    #[cfg_attr(feature = "schemars", schemars(range(min = 1, max = 50)))]
     pub default_max_turns: u32,
-    /// Maximum bytes of a report that the caller reads, at least 1.
+    /// Maximum bytes of a report that the caller reads.
+    #[cfg_attr(feature = "schemars", schemars(range(min = 1)))]
     pub output_max_size: usize,
     /// Retention of sub-agent sessions: as long as the root session (root), or only until it ends (none).
     pub keep: Retention,

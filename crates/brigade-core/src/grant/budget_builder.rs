@@ -30,7 +30,9 @@ enum Amount {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum InvalidBudget {
     /// The amount of dollars is not a positive number, or it is too small or too large to be represented.
-    #[error("cannot use a budget of {0} dollars: it is not a positive amount. Use a number such as 2.50.")]
+    #[error(
+        "cannot use a budget of {0} dollars: the amount is not positive or is out of range. Use a number such as 2.50."
+    )]
     Dollars(f64),
     /// No tokens at all.
     #[error("cannot use a budget of 0 tokens: no model could be called. Use a number such as 500000.")]
@@ -138,7 +140,7 @@ mod tests {
         assert_eq!(Budget::tokens(0).build(), Err(InvalidBudget::NoTokens));
         assert_eq!(
             Budget::usd(-1.0).build().unwrap_err().to_string(),
-            "cannot use a budget of -1 dollars: it is not a positive amount. Use a number such as 2.50."
+            "cannot use a budget of -1 dollars: the amount is not positive or is out of range. Use a number such as 2.50."
         );
     }
 

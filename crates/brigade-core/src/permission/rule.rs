@@ -39,8 +39,8 @@ const MCP_PREFIX: &str = "mcp__";
 /// that begins with `./` does not. A pattern that ends in `/` matches everything below. For `deny` and `ask`, a
 /// pattern whose last component has no wildcard also matches everything below that name, and case is ignored.
 ///
-/// For a tool that is not built in, the calls decide: the specifier is a path pattern, a command or a host, as the
-/// [`Subject`](super::Subject) of the call is.
+/// For other tools, the specifier is a path pattern, a command or a host, depending on the
+/// [`Subject`](super::Subject) of the call.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rule {

@@ -6,7 +6,7 @@ use super::ProviderApi;
 /// Defaults of a built-in provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuiltInProvider {
-    /// Name, the first part of the names of its models.
+    /// Name: the part of a model name before the first `/`.
     pub name: &'static str,
     /// API.
     pub api: ProviderApi,

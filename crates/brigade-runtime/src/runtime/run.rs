@@ -24,7 +24,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A running tree.
 ///
-/// It is a [`Stream`] of the events of the run, from the first one on, and awaits to the result. A caller that holds a
+/// It is a [`Stream`] of the events of the run, from the first one on. Awaiting it returns the result. A caller that holds a
 /// run and needs no events drops [`Run::take_events`]. Dropping the run stops the runner. The tree can be resumed
 /// afterwards.
 #[must_use = "dropping a run stops it"]

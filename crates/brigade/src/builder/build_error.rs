@@ -15,16 +15,16 @@ use crate::tool::FileError;
 #[non_exhaustive]
 pub enum BuildError {
     /// No model is set.
-    #[error("cannot build without a model: none is set. Set one with `model`.")]
+    #[error("cannot build the runtime: no model is set. Set one with `model` or `custom_model`.")]
     NoModel,
-    /// The provider of the default model names no model.
+    /// The provider of the default model has no model name.
     #[error(
-        "cannot use the provider '{0}' as the model: it names no model. Name one with `Provider::model`."
+        "cannot use the provider '{0}' as the default model: no model is set. Set one with `Provider::model`."
     )]
     NoModelName(String),
     /// Two providers have the same name.
     #[error(
-        "cannot add the provider '{0}' twice: models are named after it. Rename one with `Provider::name`."
+        "cannot add a second provider named '{0}': provider names must be unique. Rename one with `Provider::name`."
     )]
     DuplicateProvider(String),
     /// The name of a provider is empty or contains `/`.
@@ -37,7 +37,9 @@ pub enum BuildError {
     #[error(transparent)]
     Provider(#[from] EndpointError),
     /// A fallback or the model of an agent is not known.
-    #[error("cannot use the model of {user}: {cause}. Add its provider with `provider`.")]
+    #[error(
+        "cannot use the model of {user}: {cause}. Use PROVIDER/MODEL, and add the provider with `provider` if it is missing."
+    )]
     Model {
         /// The agent, or the list of fallbacks.
         user: String,
@@ -46,11 +48,11 @@ pub enum BuildError {
     },
     /// No workspace is set.
     #[error(
-        "cannot build without a workspace: none is set. Set the directory of the tools with `workspace`."
+        "cannot build the runtime: no workspace is set. Set the working directory of the tools with `workspace`."
     )]
     NoWorkspace,
     /// The workspace is not a directory.
-    #[error("cannot open the workspace {}: it does not exist or is not a directory. Choose another.", .0.display())]
+    #[error("cannot open the workspace {}: it does not exist or is not a directory. Choose an existing directory.", .0.display())]
     NotAWorkspace(PathBuf),
     /// The workspace cannot be opened.
     #[error("cannot open the workspace {}: {cause}", path.display())]
@@ -61,7 +63,7 @@ pub enum BuildError {
         cause: FileError,
     },
     /// Two agents have the same id, or an agent has the id of the lead.
-    #[error("cannot add the agent '{0}' twice: agents are called by their id. Choose another id.")]
+    #[error("cannot add the agent '{0}': its id is already in use. Choose another id.")]
     DuplicateAgent(String),
     /// The id of an agent is invalid.
     #[error(
@@ -81,14 +83,14 @@ pub enum BuildError {
         known: String,
     },
     /// A directory of agent files does not exist.
-    #[error("cannot read agents from {}: it is not a directory. Choose an existing one.", .0.display())]
+    #[error("cannot read agents from {}: it does not exist or is not a directory. Choose an existing directory.", .0.display())]
     AgentFolder(PathBuf),
     /// Two tools have the same name.
-    #[error("cannot add the tool '{0}' twice: models call it by its name. Rename one of them.")]
+    #[error("cannot add a second tool named '{0}': tool names must be unique. Rename one of them.")]
     DuplicateTool(String),
     /// The name of a tool is invalid or reserved.
     #[error(
-        "cannot use '{0}' as the name of a tool: it is invalid or reserved. Use 1 to 64 characters from `a-z`, `0-9` and `_`."
+        "cannot use '{0}' as the name of a tool: it is invalid or reserved. Choose another name of 1 to 64 characters from `a-z`, `0-9` and `_`."
     )]
     ToolName(String),
     /// The budget is invalid.
@@ -107,7 +109,7 @@ pub enum BuildError {
     Delegation(String),
     /// The thread of an observer cannot be started.
     #[error(
-        "cannot start the thread of an observer: {0}. Free resources of the process, or remove the observer."
+        "cannot start the thread of an observer: {0}. Raise the thread limit of the process, or remove the observer."
     )]
     Observer(std::io::Error),
 }

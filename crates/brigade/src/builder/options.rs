@@ -51,17 +51,17 @@ pub struct BrigadeBuilder {
     error: Option<BuildError>,
 }
 
-/// Model of the agents that name none.
+/// Default model of agents.
 enum DefaultModel {
     Named(String),
-    /// A provider that names no model.
+    /// A provider without a model name.
     #[cfg(feature = "models")]
     Unnamed(String),
 }
 
 /// Models.
 impl BrigadeBuilder {
-    /// Sets the model of all agents that name no other, and adds its provider. Required, unless
+    /// Sets the default model of agents and adds its provider. Required, unless
     /// [`custom_model`](BrigadeBuilder::custom_model) sets one.
     #[cfg(feature = "models")]
     pub fn model(mut self, provider: Provider) -> BrigadeBuilder {
@@ -77,8 +77,8 @@ impl BrigadeBuilder {
         self
     }
 
-    /// Sets the model of all agents that name no other to an own implementation, such as a scripted model. The name
-    /// is `provider` or `provider/model`.
+    /// Sets the default model to your own implementation of [`Model`], such as a scripted model. The name is `provider`
+    /// or `provider/model`.
     pub fn custom_model(mut self, name: impl Into<String>, model: impl Model) -> BrigadeBuilder {
         let name = name.into();
         let provider = name.split_once('/').map_or(name.as_str(), |(provider, _)| provider).to_owned();
@@ -90,7 +90,7 @@ impl BrigadeBuilder {
         self
     }
 
-    /// Adds a model that is used if those before it fail permanently, as `provider/model`.
+    /// Adds a fallback model, as `provider/model`, for when the models before it fail permanently.
     pub fn fallback(self, model: impl Into<String>) -> BrigadeBuilder {
         let model = model.into();
         self.configure(|settings| settings.fallbacks.push(model))
@@ -210,8 +210,8 @@ impl BrigadeBuilder {
         }
     }
 
-    /// Sets how calls are handled that require approval. The default is [`ApprovalPolicy::Deny`]. With
-    /// [`ApprovalPolicy::AskUser`] the run has an [`Event::Asked`](crate::Event::Asked), which
+    /// Sets the handling of calls that require approval. The default is [`ApprovalPolicy::Deny`]. With
+    /// [`ApprovalPolicy::AskUser`] the run emits an [`Event::Asked`](crate::Event::Asked), which
     /// [`Runtime::answer`] answers.
     pub fn approvals(self, policy: ApprovalPolicy) -> BrigadeBuilder {
         self.configure(move |settings| settings.approval_policy = policy)
@@ -220,14 +220,14 @@ impl BrigadeBuilder {
 
 /// Storage and observation.
 impl BrigadeBuilder {
-    /// Sets the store. The default is in memory, and its sessions are lost with the process.
+    /// Sets the store. The default store is in memory; its sessions are lost when the process exits.
     pub fn store(mut self, store: Arc<dyn Store>) -> BrigadeBuilder {
         self.store = Some(store);
         self
     }
 
     /// Sets the callbacks for the lifecycle of sub-agents. They are called by the task that awaits the run or reads its
-    /// events, and all of them before the run returns its result.
+    /// events. All calls are made before the result is returned.
     pub fn callbacks(mut self, callbacks: SubagentCallbacks) -> BrigadeBuilder {
         self.callbacks = Some(callbacks);
         self

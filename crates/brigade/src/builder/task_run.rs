@@ -12,7 +12,7 @@ use crate::{Run, RunError, RunEvent, RunResult, SubagentCallbacks};
 
 /// A task that a [`Brigade`](crate::Brigade) runs.
 ///
-/// It awaits to the result, and it is a [`Stream`] of the typed events of the whole tree. It starts when it is awaited or
+/// Awaiting it returns the result. It is also a [`Stream`] of the typed events of the whole tree. It starts when it is awaited or
 /// its first event is read. If it cannot start, it has no events, and awaiting it returns the error. Dropping it stops the
 /// run. The session can be resumed afterwards.
 ///

@@ -10,9 +10,13 @@ use super::schema;
 const HEAD: &str = "\
 # Configuration keys
 
-Set keys in `config.toml` or `config.json`, in an environment variable, or with `--set KEY=VALUE`. Later ones override
-earlier ones in this order: configuration file, project, environment, flags. `brigade config show` prints all values
-and their origins; `brigade config schema` prints these keys as a JSON Schema. NAME is a name of your choice.
+Set keys in `config.toml` or `config.json`, in an environment variable, or with `--set KEY=VALUE`. Sources in order of
+increasing precedence: configuration file, trusted project, environment variables, flags. A project can set only some
+keys; its permission rules are added to yours, and it cannot replace your MCP and ACP servers. Values in variables and
+in `--set` are TOML; strings need no quotes.
+
+`brigade config show` prints all values and their origins; `brigade config schema` prints these keys as a JSON Schema.
+NAME is a name of your choice. Names that are set by a variable are in lower case.
 
 ";
 
