@@ -366,7 +366,10 @@ mod tests {
         assert_eq!(action("shell", json!({"command": "cargo test -p x"})), "run `cargo test -p x`");
         assert_eq!(action("shell", json!({"command": "ls`; rm -rf ~"})), "run a command");
         assert_eq!(action("mcp__x__y", json!({"path": "a"})), "call mcp__x__y");
-        assert_eq!(action("edit_file", json!({"path": "a\u{1b}[2J"})), r"edit `a\u{1b}[2J`");
+        assert_eq!(
+            action("edit_file", json!({"path": "a\u{1b}[2J", "old": "", "new": ""})),
+            r"edit `a\u{1b}[2J`"
+        );
     }
 
     fn rows(before: &str, after: &str, diff_detail: DiffDetail) -> (Vec<String>, bool) {

@@ -93,12 +93,9 @@ pub(super) fn expected(schema: &Json) -> String {
     match schema["type"].as_str() {
         _ if !words.is_empty() => format!("one of {}", words.join(", ")),
         Some("boolean") => "true or false".to_owned(),
-        Some("integer") => match (schema["minimum"].as_u64(), schema["maximum"].as_u64()) {
-            (least, Some(most)) if most != u64::from(u32::MAX) => {
-                format!("a whole number from {} to {most}", least.unwrap_or_default())
-            }
-            (Some(least @ 1..), _) => format!("a whole number of at least {least}"),
-            _ => "a whole number".to_owned(),
+        Some("integer") => match schema.get("maximum") {
+            Some(most) => format!("a whole number from {} to {most}", schema["minimum"]),
+            None => format!("a whole number of at least {}", schema["minimum"]),
         },
         Some("array") => match (schema["items"]["title"].as_str(), self::words(&schema["items"])) {
             (Some(title), _) => format!("a list of {title}"),

@@ -53,6 +53,9 @@ impl Reference {
                 false => format!("`BRIGADE_{}`", path.join("__").to_uppercase()),
             };
             let kind = keys::expected(schema).replace('|', "\\|");
+            // The size of the integer type is no limit that users would reach.
+            let kind =
+                kind.replace(" from 0 to 4294967295", "").replace(" from 1 to 4294967295", " of at least 1");
             let key = path.join(".");
             self.text.push_str(&format!("| `{key}` | {kind} | {default} | {description} | {variable} |\n"));
             if !variable.is_empty() {
