@@ -1,6 +1,6 @@
 //! The configuration schema matches the settings.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::docs::{page, repository};
 use crate::cli::support::Home;
@@ -152,7 +152,18 @@ fn every_schema_key_has_a_description_and_the_effective_default() {
     let config = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
     let schema = home.brigade(&["config", "schema", "--output-format", "json"]).exits_with(0).json();
     let mut seen = 0;
-    walk(&schema, "", &config["config"], &mut seen);
+    let mut config = config["config"].clone();
+    // These sections are absent by default. Their keys have the defaults of the contract.
+    assert_eq!((config.get("subagent"), config.get("spawn")), (None, None));
+    config["subagent"] =
+        json!({ "max_depth": 3, "default_max_turns": 10, "output_max_size": 4096, "keep": "root" });
+    config["spawn"] = json!({ "max_depth": 2, "default_max_turns": 10 });
+    walk(&schema, "", &config, &mut seen);
+    for section in ["subagent", "spawn"] {
+        for key in config[section].as_object().unwrap().keys() {
+            assert!(schema["properties"][section]["properties"][key].get("default").is_some(), "{key}");
+        }
+    }
     assert!(seen > 20, "{seen}");
     home.write("home/config.toml", "[broken");
     home.brigade(&["config", "schema"]).exits_with(0).stdout_contains("\"additionalProperties\": false");
