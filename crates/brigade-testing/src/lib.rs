@@ -9,12 +9,11 @@
 //!
 //! ```
 //! use brigade::{Models, Runtime, Settings, Task, Workspace};
-//! use brigade_testing::{Script, call, reply};
-//! use serde_json::json;
+//! use brigade_testing::{Script, delegate, reply};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let script = Script::new()
-//!     .agent("lead", [call("delegate", json!({ "role": "Adder", "task": "2 + 2" })), reply("Done. {result:0}")])
+//!     .agent("lead", [delegate("Adder", "2 + 2"), reply("Done. {result:0}")])
 //!     .agent("Adder", [reply("four.")]);
 //! let settings = Settings::new("script", Workspace::open(&std::env::temp_dir())?);
 //! let runtime = Runtime::in_memory(settings, Models::default().with("script", script.model()));
@@ -43,6 +42,6 @@ pub use brigade_sandbox::GuardCommand;
 pub use http::{AfterResponse, HttpRequest, HttpResponse};
 pub use http_server::HttpServer;
 pub use program::TestProgram;
-pub use script::{Fault, Reply, Script, call, fault, reply};
+pub use script::{Fault, Reply, Script, call, delegate, fault, reply};
 pub use tool_test::ToolTest;
 pub use wire::{ModelReply, WireFormat};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use brigade::core::{Purpose, Usage};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A script for the scripted model, built in Rust.
 ///
@@ -185,6 +185,11 @@ pub fn call(tool: &str, arguments: Value) -> Reply {
     Reply::default().call(tool, arguments)
 }
 
+/// Creates a reply that delegates a task to a sub-agent with this role.
+pub fn delegate(role: &str, task: &str) -> Reply {
+    Reply::default().delegate(role, task)
+}
+
 /// Creates a fault.
 pub fn fault(fault: Fault) -> Reply {
     Reply { fault: Some(fault), ..Reply::default() }
@@ -231,6 +236,11 @@ impl Reply {
     pub fn call(mut self, tool: &str, arguments: Value) -> Reply {
         self.call.push(Call { tool: tool.to_owned(), arguments, raw: None, repeat: None });
         self
+    }
+
+    /// Adds a call of the `delegate` tool.
+    pub fn delegate(self, role: &str, task: &str) -> Reply {
+        self.call("delegate", json!({ "role": role, "task": task }))
     }
 
     /// Adds a tool call whose arguments are this text, which need not be valid JSON.

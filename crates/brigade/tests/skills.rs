@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::core::{Event, SessionId};
-use brigade::model::script::Script;
+use brigade::model::script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
 use brigade::{Models, Runtime, Settings, Skills, Store, Task, Workspace};
+use brigade_testing::Script;
 use futures::stream::BoxStream;
 
 /// Folder for skills, and a workspace.
@@ -63,10 +64,10 @@ impl SkillHarness {
     }
 
     /// Runs a script and returns the finished run.
-    pub(crate) async fn run(&self, script: &str, tweak: impl FnOnce(&mut Settings)) -> FinishedRun {
+    pub(crate) async fn run(&self, script: Script, tweak: impl FnOnce(&mut Settings)) -> FinishedRun {
         let store = Arc::new(MemoryStore::new());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let model = RecordingModel { script: Script::parse(script).unwrap(), requests: requests.clone() };
+        let model = RecordingModel { script: script.model(), requests: requests.clone() };
         let mut settings = Settings::new("script", Workspace::open(Path::new(&self.path("work"))).unwrap());
         tweak(&mut settings);
         let runtime = Runtime::new(store.clone(), settings, Models::default().with("script", model));
@@ -112,7 +113,7 @@ impl FinishedRun {
 
 /// Scripted model that records its requests.
 struct RecordingModel {
-    script: Script,
+    script: script::Script,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 

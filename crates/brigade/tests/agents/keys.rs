@@ -2,32 +2,23 @@
 //! appear.
 
 use brigade_core::Cursor;
+use brigade_testing::{Script, call};
+use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 use brigade::agents::AgentCatalog;
-use brigade::model::script::Script;
 use brigade::model::{EndpointOverride, Model, ModelUnavailable};
 use brigade::store::memory::MemoryStore;
 use brigade::{Models, Runtime, Settings, Store, Task, Workspace};
 
 const KEY: &str = "sk-own-0123456789";
 
-const SCRIPT: &str = r#"
-[[reply]]
-turn = 1
-agent = "lead"
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "keyed", task = "go" }
-[[reply]]
-turn = 1
-agent = "keyed"
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "plain", task = "go" }
-[[reply]]
-text = "{role}: {results}"
-"#;
+fn script() -> Script {
+    Script::new()
+        .agent("lead", [call("subagent_dispatch", json!({ "agent_id": "keyed", "task": "go" })).turn(1)])
+        .agent("keyed", [call("subagent_dispatch", json!({ "agent_id": "plain", "task": "go" })).turn(1)])
+        .reply("{role}: {results}")
+}
 
 fn write(folder: &std::path::Path, id: &str, head: &str) {
     std::fs::create_dir_all(folder.join(id)).unwrap();
@@ -46,7 +37,7 @@ async fn run(
         ["shared", "other"].map(str::to_owned),
         move |name: &str, own: &EndpointOverride| -> Result<Arc<dyn Model>, ModelUnavailable> {
             seen.lock().unwrap().push((name.to_owned(), own.clone()));
-            Ok(Arc::new(Script::parse(SCRIPT).unwrap()))
+            Ok(Arc::new(script().model()))
         },
     );
     let mut settings = Settings::new("shared/model", Workspace::open(folder).unwrap());
@@ -100,7 +91,7 @@ async fn removed_api_key_is_an_error_and_not_replaced() {
     let agent = catalog.load("keyed").unwrap();
     assert_eq!(agent.key_of.as_deref(), Some("keyed"));
     write(&agents, "keyed", "");
-    let models = Models::default().with("shared", Script::parse(SCRIPT).unwrap());
+    let models = Models::default().with("shared", script().model());
     let mut settings = Settings::new("shared/model", Workspace::open(folder.path()).unwrap());
     settings.agents = catalog;
     let refused = Runtime::in_memory(settings, models).start(Task::new("go").agent(agent)).await;

@@ -1,12 +1,13 @@
 //! Trees that use MCP servers, and the permissions of their agents.
 
 use brigade::mcp::Servers;
-use brigade::model::script::Script;
 use brigade::{ApprovalPolicy, Models, RunEvent, Runtime, Settings, Task, Toolbox, Workspace};
 use brigade_core::Event;
 use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
 use brigade_core::view::{PendingApproval, Tree};
+use brigade_testing::{Reply, Script, call, reply};
+use serde_json::json;
 
 use super::support::McpHarness;
 
@@ -14,20 +15,21 @@ use super::support::McpHarness;
 async fn run_script(
     harness: &McpHarness,
     servers: &Servers,
-    script: &str,
+    script: Script,
     tweak: impl FnOnce(&mut Settings),
 ) -> String {
     let mut settings = Settings::new("script", Workspace::open(&harness.root()).unwrap());
     settings.permissions.mode = Mode::Ask;
     settings.tools = Toolbox::standard().with_servers(servers);
     tweak(&mut settings);
-    let models = Models::default().with("script", Script::parse(script).unwrap());
+    let models = Models::default().with("script", script.model());
     let run = Runtime::in_memory(settings, models).start(Task::new("do it")).await.unwrap();
     run.result().await.unwrap().outcome.text.to_string()
 }
 
-const ECHO: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deep' }\n\
-                    [[reply]]\ntext = '{results}'\n";
+fn echo() -> Script {
+    Script::new().turns([call("mcp__s__echo", json!({ "text": "deep" })), reply("{results}")])
+}
 
 fn allow(settings: &mut Settings) {
     settings.permissions.allow = vec!["mcp__s__*".parse().unwrap()];
@@ -37,37 +39,42 @@ fn allow(settings: &mut Settings) {
 async fn call_needs_a_rule_or_mode_that_allows_it() {
     let harness = McpHarness::new();
     let servers = harness.start("").await;
-    let text = run_script(&harness, &servers, ECHO, |_| {}).await;
+    let text = run_script(&harness, &servers, echo(), |_| {}).await;
     assert!(!text.contains("deep") && text.contains("mcp__s__echo"), "{text}");
-    let text = run_script(&harness, &servers, ECHO, allow).await;
+    let text = run_script(&harness, &servers, echo(), allow).await;
     assert!(text.contains("deep"), "{text}");
-    let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Auto).await;
+    let text =
+        run_script(&harness, &servers, echo(), |settings| settings.permissions.mode = Mode::Auto).await;
     assert!(text.contains("deep"), "{text}");
-    let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Plan).await;
+    let text =
+        run_script(&harness, &servers, echo(), |settings| settings.permissions.mode = Mode::Plan).await;
     assert!(text.contains("plan mode is read-only"), "{text}");
 }
 
-/// A script with a lead that lends these tools to a child, which calls the server's `echo`.
-fn lending(tools: &str) -> String {
-    format!(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-         arguments = {{ role = 'helper', task = 'say it', tools = {tools} }}\n\
-         [[reply]]\nagent = 'lead'\ntext = '{{results}}'\n\
-         [[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = {{ text = 'deep' }}\n\
-         [[reply]]\ntext = '{{results}}'\n"
-    )
+/// A script with a lead that lends these tools to a child, which makes a call.
+fn lending(tools: &[&str], called: Reply) -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "helper", "task": "say it", "tools": tools })),
+                reply("{results}"),
+            ],
+        )
+        .turns([called, reply("{results}")])
 }
 
 #[tokio::test]
 async fn child_has_server_tools_only_if_lent() {
     let harness = McpHarness::new();
     let servers = harness.start("").await;
-    for lent in ["['mcp__s__echo']", "['mcp__s__*']", "['read_file', 'mcp__s__e*']"] {
-        let text = run_script(&harness, &servers, &lending(lent), allow).await;
-        assert!(text.contains("deep"), "{lent}: {text}");
+    let echo = call("mcp__s__echo", json!({ "text": "deep" }));
+    for lent in [&["mcp__s__echo"][..], &["mcp__s__*"], &["read_file", "mcp__s__e*"]] {
+        let text = run_script(&harness, &servers, lending(lent, echo.clone()), allow).await;
+        assert!(text.contains("deep"), "{lent:?}: {text}");
     }
-    for kept in ["['read_file']", "['mcp__s__env']", "['mcp__t__*']"] {
-        let text = run_script(&harness, &servers, &lending(kept), allow).await;
+    for kept in ["read_file", "mcp__s__env", "mcp__t__*"] {
+        let text = run_script(&harness, &servers, lending(&[kept], echo.clone()), allow).await;
         assert!(text.contains("Unknown tool `mcp__s__echo`"), "{kept}: {text}");
     }
 }
@@ -76,17 +83,21 @@ async fn child_has_server_tools_only_if_lent() {
 async fn all_sessions_share_one_server() {
     let harness = McpHarness::new();
     let servers = harness.start("").await;
-    let script = lending("['mcp__s__pids']").replace("mcp__s__echo", "mcp__s__pids");
-    let child = run_script(&harness, &servers, &script, allow).await;
+    let script = lending(&["mcp__s__pids"], call("mcp__s__pids", json!({ "text": "deep" })));
+    let child = run_script(&harness, &servers, script, allow).await;
     let here = harness.pids(&servers).await;
     assert!(child.contains(&here[0].to_string()), "{child} {here:?}");
 }
 
 /// A script that changes the server's tool definitions and then calls one of the tools.
-const CHANGE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__change'\narguments = {}\n\
-                      [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deep' }\n\
-                      [[reply]]\nturn = 3\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deeper' }\n\
-                      [[reply]]\ntext = '{results}'\n";
+fn change() -> Script {
+    Script::new().turns([
+        call("mcp__s__change", json!({})),
+        call("mcp__s__echo", json!({ "text": "deep" })),
+        call("mcp__s__echo", json!({ "text": "deeper" })),
+        reply("{results}"),
+    ])
+}
 
 /// Runs that script with a user who gives this answer. Returns the approval request and the outcome.
 async fn run_with_answer(
@@ -98,7 +109,7 @@ async fn run_with_answer(
     settings.permissions.mode = Mode::Auto;
     settings.approval_policy = ApprovalPolicy::AskUser;
     settings.tools = Toolbox::standard().with_servers(servers);
-    let models = Models::default().with("script", Script::parse(CHANGE).unwrap());
+    let models = Models::default().with("script", change().model());
     let runtime = Runtime::in_memory(settings, models);
     let mut run = runtime.start(Task::new("do it")).await.unwrap();
     let (mut tree, mut questions) = (Tree::default(), Vec::new());
@@ -140,7 +151,7 @@ async fn changed_tool_is_not_called_without_approval() {
     assert!(!text.contains("deep") && text.contains("The user denied this `"), "{text}");
     let harness = McpHarness::new();
     let servers = harness.start("").await;
-    let text = run_script(&harness, &servers, CHANGE, allow).await;
+    let text = run_script(&harness, &servers, change(), allow).await;
     assert!(!text.contains("deep"), "{text}");
     assert!(
         text.contains(

@@ -12,75 +12,35 @@ use brigade::core::{Budget, CallId, Event, Record, SessionId, Status};
 use brigade::{
     ApprovalPolicy, ResumeOptions, RunError, RunEvent, RunEvents, RunResult, Runtime, Settings, Task,
 };
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::json;
 
 use crate::run::crash::{resume, run_until_crash};
 use crate::run::support::{Harness, TEST_TIMEOUT, check_laws, end};
 
 /// The deepest of four agents requests approval. Its sibling and its parent's sibling have work to do meanwhile.
-const DEEP: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "First", task = "a" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Busy", task = "b" }
-[[reply]]
-agent = "lead"
-text = "all: {results}"
-[[reply]]
-agent = "First"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Second", task = "c" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Busy", task = "d" }
-[[reply]]
-agent = "First"
-text = "first {results}"
-[[reply]]
-agent = "Second"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Third", task = "e" }
-[[reply]]
-agent = "Second"
-text = "second {results}"
-[[reply]]
-agent = "Third"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "third.txt", content = "written" }
-[[reply.call]]
-tool = "echo"
-arguments = { text = "beside" }
-[[reply]]
-agent = "Third"
-text = "third {results}"
-[[reply]]
-agent = "Busy"
-turn = 1
-delay_ms = 10
-[[reply.call]]
-tool = "echo"
-arguments = { text = "one" }
-[[reply]]
-agent = "Busy"
-turn = 2
-delay_ms = 10
-[[reply.call]]
-tool = "echo"
-arguments = { text = "two" }
-[[reply]]
-agent = "Busy"
-text = "busy"
-"#;
+fn deep() -> Script {
+    Script::new()
+        .agent("lead", [delegate("First", "a").delegate("Busy", "b"), reply("all: {results}")])
+        .agent("First", [delegate("Second", "c").delegate("Busy", "d"), reply("first {results}")])
+        .agent("Second", [delegate("Third", "e"), reply("second {results}")])
+        .agent(
+            "Third",
+            [
+                call("write_file", json!({ "path": "third.txt", "content": "written" }))
+                    .call("echo", json!({ "text": "beside" })),
+                reply("third {results}"),
+            ],
+        )
+        .agent(
+            "Busy",
+            [
+                call("echo", json!({ "text": "one" })).delay_ms(10),
+                call("echo", json!({ "text": "two" })).delay_ms(10),
+                reply("busy"),
+            ],
+        )
+}
 
 fn enable_approvals(settings: &mut Settings) {
     settings.approval_policy = ApprovalPolicy::AskUser;
@@ -91,7 +51,7 @@ fn enable_approvals(settings: &mut Settings) {
     settings.budget = Budget::UNLIMITED;
 }
 
-fn harness(script: &str) -> Harness {
+fn harness(script: impl std::fmt::Display) -> Harness {
     Harness::with(script, enable_approvals)
 }
 
@@ -160,7 +120,7 @@ fn count(log: &[Record], kind: &str) -> usize {
 
 #[tokio::test]
 async fn approval_at_depth_three_waits_while_others_work() {
-    let harness = harness(DEEP);
+    let harness = harness(deep());
     let mut open: Option<PendingApproval> = None;
     let mut ended = 0;
     let result = run_with(&harness, |tree, record| {
@@ -189,24 +149,15 @@ async fn approval_at_depth_three_waits_while_others_work() {
 }
 
 /// A lead with twenty sub-agents that write a file each.
-fn twenty_calls() -> String {
-    let mut script = "[[reply]]\nagent = \"lead\"\nturn = 1\n".to_owned();
-    for number in 0..20 {
-        script.push_str(&format!(
-            "[[reply.call]]\ntool = \"delegate\"\narguments = {{ role = \"W\", task = \"{number}\" }}\n"
-        ));
-    }
-    script.push_str("[[reply]]\nagent = \"lead\"\ntext = \"all: {results}\"\n");
-    script.push_str(
-        "[[reply]]\nagent = \"W\"\nturn = 1\n[[reply.call]]\ntool = \"write_file\"\n\
-         arguments = { path = \"{task}.txt\", content = \"x\" }\n[[reply]]\nagent = \"W\"\ntext = \"{results}\"\n",
-    );
-    script
+fn twenty_calls() -> Script {
+    Script::new()
+        .agent("lead", [delegate("W", "{n}").repeat(20), reply("all: {results}")])
+        .agent("W", [call("write_file", json!({ "path": "{task}.txt", "content": "x" })), reply("{results}")])
 }
 
 #[tokio::test]
 async fn twenty_parallel_approvals_are_answered_individually() {
-    let harness = harness(&twenty_calls());
+    let harness = harness(twenty_calls());
     let result = run_with(&harness, |tree, _| {
         let open: Vec<&PendingApproval> = tree.pending_approvals().collect();
         if open.len() < 20 {
@@ -231,41 +182,16 @@ async fn twenty_parallel_approvals_are_answered_individually() {
 
 #[tokio::test]
 async fn always_applies_to_the_requesting_session_only() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "W", task = "a" }
-[[reply]]
-agent = "lead"
-turn = 2
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "W", task = "b" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "W"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "docs/x.txt", content = "1" }
-[[reply]]
-agent = "W"
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "docs/x.txt", content = "2" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "docs/y.txt", content = "2" }
-[[reply]]
-agent = "W"
-text = "{results}"
-"#;
+    let script =
+        Script::new().agent("lead", [delegate("W", "a"), delegate("W", "b"), reply("{results}")]).agent(
+            "W",
+            [
+                call("write_file", json!({ "path": "docs/x.txt", "content": "1" })),
+                call("write_file", json!({ "path": "docs/x.txt", "content": "2" }))
+                    .call("write_file", json!({ "path": "docs/y.txt", "content": "2" })),
+                reply("{results}"),
+            ],
+        );
     let harness = harness(script);
     let always = Answer::Always("write_file(docs/x.txt)".to_owned());
     let result = run_with(&harness, answer_immediately(always)).await;
@@ -285,7 +211,7 @@ text = "{results}"
 
 #[tokio::test]
 async fn call_without_an_approver_is_refused_at_once() {
-    let harness = Harness::with(DEEP, |settings| {
+    let harness = Harness::with(deep(), |settings| {
         enable_approvals(settings);
         settings.approval_policy = ApprovalPolicy::Deny;
     });
@@ -298,7 +224,7 @@ async fn call_without_an_approver_is_refused_at_once() {
 
 #[tokio::test]
 async fn unanswered_approval_is_denied() {
-    let harness = Harness::with(DEEP, |settings| {
+    let harness = Harness::with(deep(), |settings| {
         enable_approvals(settings);
         settings.limits.question_timeout = Duration::from_millis(120);
     });
@@ -316,7 +242,7 @@ async fn unanswered_approval_is_denied() {
 
 #[tokio::test]
 async fn session_waiting_for_approval_holds_no_slot() {
-    let harness = Harness::with(&twenty_calls(), |settings| {
+    let harness = Harness::with(twenty_calls(), |settings| {
         enable_approvals(settings);
         settings.limits.concurrency = 1;
     });
@@ -332,7 +258,7 @@ async fn session_waiting_for_approval_holds_no_slot() {
 
 #[tokio::test]
 async fn only_pending_approvals_accept_answers_with_valid_rules() {
-    let harness = harness(DEEP);
+    let harness = harness(deep());
     let runtime = harness.runtime();
     let mut refused = Vec::new();
     let mut run = runtime.start(Task::new("the task")).await.unwrap();
@@ -361,21 +287,11 @@ async fn only_pending_approvals_accept_answers_with_valid_rules() {
 
 #[tokio::test]
 async fn ask_rules_apply_to_delegations_and_messages() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "W", task = "a" }
-[[reply.call]]
-tool = "message"
-arguments = { text = "hello" }
-[[reply]]
-text = "done {results}"
-"#;
+    let script = Script::new()
+        .agent("lead", [delegate("W", "a").call("message", json!({ "text": "hello" })).turn(1)])
+        .reply("done {results}");
     let harness = || {
-        Harness::with(script, |settings| {
+        Harness::with(&script, |settings| {
             enable_approvals(settings);
             settings.permissions.ask = ["delegate", "message"].map(|rule| rule.parse().unwrap()).to_vec();
         })
@@ -417,12 +333,12 @@ async fn resume_with(harness: &Harness, root: &SessionId, answer: Answer) -> Run
 
 #[tokio::test]
 async fn crash_before_every_append_requests_approval_again_once() {
-    let whole = harness(DEEP);
+    let whole = harness(deep());
     run_with(&whole, answer_immediately(Answer::Once)).await;
     let appends = whole.store.appends.load(Ordering::SeqCst);
     let mut asked_again = 0;
     for at in 0..=appends {
-        let harness = harness(DEEP);
+        let harness = harness(deep());
         let runtime = harness.runtime();
         harness.store.crash_after(at);
         let Ok(mut run) = runtime.start(Task::new("the task")).await else { continue };
@@ -453,11 +369,11 @@ async fn crash_before_every_append_requests_approval_again_once() {
 #[tokio::test]
 async fn cancelling_at_every_event_leaves_no_approval_pending() {
     // Agents without a request have ended when the last event before the answer is written.
-    let waiting = harness(DEEP);
+    let waiting = harness(deep());
     let root = run_until_pending(&waiting, 1, 2).await;
     let facts = waiting.log(&root).await.len() - 2;
     for at in 1..=facts {
-        let harness = harness(DEEP);
+        let harness = harness(deep());
         let runtime = harness.runtime();
         let canceller = runtime.clone();
         let mut run = runtime.start(Task::new("the task")).await.unwrap();
@@ -488,7 +404,7 @@ async fn cancelling_at_every_event_leaves_no_approval_pending() {
 async fn timeout_at_any_moment_leaves_no_approval_pending() {
     let mut hit = 0;
     for millis in (10..400).step_by(13) {
-        let harness = harness(DEEP);
+        let harness = harness(deep());
         let result = harness.run_task(Task::new("the task").timeout(Duration::from_millis(millis))).await;
         let log = harness.log(&result.session).await;
         check_questions(&log);
@@ -502,7 +418,7 @@ async fn timeout_at_any_moment_leaves_no_approval_pending() {
 async fn expiring_approval_is_answered_once() {
     // Earlier than the user, at about the same time, and later.
     for millis in (1..60).step_by(4) {
-        let harness = Harness::with(DEEP, move |settings| {
+        let harness = Harness::with(deep(), move |settings| {
             enable_approvals(settings);
             settings.limits.question_timeout = Duration::from_millis(millis);
         });
@@ -552,7 +468,7 @@ async fn run_until_pending(harness: &Harness, questions: usize, ended: usize) ->
 async fn pending_approval_is_denied_on_resume_without_an_approver() {
     let is_alone = Arc::new(AtomicBool::new(false));
     let alone = is_alone.clone();
-    let harness = Harness::with(DEEP, move |settings| {
+    let harness = Harness::with(deep(), move |settings| {
         enable_approvals(settings);
         if alone.load(Ordering::SeqCst) {
             settings.approval_policy = ApprovalPolicy::Deny;
@@ -569,18 +485,11 @@ async fn pending_approval_is_denied_on_resume_without_an_approver() {
 
 #[tokio::test]
 async fn answer_given_while_not_running_counts_on_resume() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "docs/x.txt", content = "1" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "docs/x.txt", content = "2" }
-[[reply]]
-text = "{results}"
-"#;
+    let script = Script::new().turns([
+        call("write_file", json!({ "path": "docs/x.txt", "content": "1" }))
+            .call("write_file", json!({ "path": "docs/x.txt", "content": "2" })),
+        reply("{results}"),
+    ]);
     let harness = harness(script);
     let root = run_until_pending(&harness, 2, 0).await;
     let always = Answer::Always("write_file(docs/x.txt)".to_owned());
@@ -596,15 +505,8 @@ text = "{results}"
 
 #[tokio::test]
 async fn started_call_does_not_wait_for_an_impossible_approval() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "out.txt", content = "x" }
-[[reply]]
-text = "{results}"
-"#;
+    let script = Script::new()
+        .turns([call("write_file", json!({ "path": "out.txt", "content": "x" })), reply("{results}")]);
     let asks = Arc::new(AtomicBool::new(false));
     let now_asks = asks.clone();
     let harness = Harness::with(script, move |settings| {
@@ -630,15 +532,8 @@ text = "{results}"
 
 #[tokio::test]
 async fn approved_path_cannot_be_written_under_another_name() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "notes.txt", content = "x" }
-[[reply]]
-text = "{results}"
-"#;
+    let script = Script::new()
+        .turns([call("write_file", json!({ "path": "notes.txt", "content": "x" })), reply("{results}")]);
     let harness = harness(script);
     std::fs::write(harness.path().join("deploy.sh"), "deploy").unwrap();
     std::os::unix::fs::symlink("deploy.sh", harness.path().join("notes.txt")).unwrap();
@@ -649,7 +544,7 @@ text = "{results}"
 
 #[tokio::test]
 async fn rule_for_another_tool_is_not_a_valid_answer() {
-    let harness = harness(DEEP);
+    let harness = harness(deep());
     let root = run_until_pending(&harness, 1, 2).await;
     let tree = Tree::fold(&harness.log(&root).await);
     let open = tree.pending_approvals().next().unwrap();
@@ -661,7 +556,7 @@ async fn rule_for_another_tool_is_not_a_valid_answer() {
 
 #[tokio::test]
 async fn approval_just_before_the_timeout_counts() {
-    let harness = Harness::with(DEEP, |settings| {
+    let harness = Harness::with(deep(), |settings| {
         enable_approvals(settings);
         settings.limits.question_timeout = Duration::from_millis(50);
     });

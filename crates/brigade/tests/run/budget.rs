@@ -5,6 +5,8 @@ use std::time::Duration;
 use brigade::core::delegation::LimitKind;
 use brigade::core::{Budget, Event, Limit, Resources, Status};
 use brigade::{ResumeOptions, Task};
+use brigade_testing::{Fault, Purpose, Script, call, delegate, fault, reply};
+use serde_json::{Value, json};
 
 use crate::run::support::{Harness, check_laws, end};
 
@@ -14,25 +16,13 @@ fn tokens(tokens: u64) -> Budget {
 
 #[tokio::test]
 async fn forty_children_on_one_budget_all_get_a_share_or_a_clear_refusal() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "part {n}" }
-repeat = 40
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Child"
-text = "did {task}"
-"#;
+    let script = Script::new()
+        .agent("lead", [delegate("Child", "part {n}").repeat(40), reply("{results}")])
+        .agent("Child", [reply("did {task}")]);
     for budget in [30_000, 60_000, 120_000, 2_000_000] {
         for cap in [1, 3, 40] {
             let harness =
-                Harness::with(script, move |settings| settings.delegation_styles.swarm.max_concurrent = cap);
+                Harness::with(&script, move |settings| settings.delegation_styles.swarm.max_concurrent = cap);
             let result = harness.run_task(Task::new("split").budget(tokens(budget))).await;
             let answers = harness.answers(&result.session).await;
             assert_eq!(answers.len(), 40);
@@ -50,20 +40,15 @@ text = "did {task}"
     }
 }
 
-const ENDLESS: &str = r#"
-[[reply]]
-purpose = "grace"
-text = "achieved: {turn}"
-[[reply]]
-text = "working"
-[[reply.call]]
-tool = "echo"
-arguments = { text = "{turn} 0123456789012345678901234567890123456789" }
-"#;
+fn endless() -> Script {
+    Script::new().reply(reply("achieved: {turn}").purpose(Purpose::Grace)).reply(
+        reply("working").call("echo", json!({ "text": "{turn} 0123456789012345678901234567890123456789" })),
+    )
+}
 
 #[tokio::test]
 async fn turn_limit_allows_one_wrap_up_call_without_tools() {
-    let harness = Harness::new(ENDLESS);
+    let harness = Harness::new(endless());
     let result = harness.run_task(Task::new("go").turns(3)).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Turns });
     assert_eq!(result.outcome.text.as_str(), "achieved: 4");
@@ -78,7 +63,7 @@ async fn turn_limit_allows_one_wrap_up_call_without_tools() {
 
 #[tokio::test]
 async fn token_limit_leaves_a_reserved_wrap_up_call() {
-    let harness = Harness::new(ENDLESS);
+    let harness = Harness::new(endless());
     let result = harness.run_task(Task::new("go").budget(tokens(12_000))).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
     assert!(result.outcome.text.as_str().starts_with("achieved"), "{}", result.outcome.text);
@@ -88,7 +73,7 @@ async fn token_limit_leaves_a_reserved_wrap_up_call() {
 
 #[tokio::test]
 async fn budget_below_one_call_makes_no_call() {
-    let harness = Harness::new(ENDLESS);
+    let harness = Harness::new(endless());
     let result = harness.run_task(Task::new("go").budget(tokens(10))).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
     assert_eq!(harness.replies.count(), 0);
@@ -97,8 +82,7 @@ async fn budget_below_one_call_makes_no_call() {
 
 #[tokio::test]
 async fn dollar_limit_ends_the_round() {
-    let script = format!("price = {{ input = 3.0, output = 15.0 }}\n{ENDLESS}");
-    let harness = Harness::new(&script);
+    let harness = Harness::new(endless().price(3.0, 15.0));
     let budget = Budget { usd: Limit::AtMost(200_000_000), ..tokens(10_000_000) };
     let result = harness.run_task(Task::new("go").budget(budget).turns(10_000)).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Usd });
@@ -109,20 +93,9 @@ async fn dollar_limit_ends_the_round() {
 
 #[tokio::test]
 async fn agents_are_counted_over_the_tree() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "part {n}" }
-repeat = 5
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-text = "ok"
-"#;
+    let script = Script::new()
+        .agent("lead", [delegate("Child", "part {n}").repeat(5), reply("{results}")])
+        .reply("ok");
     let harness = Harness::new(script);
     let budget = Budget { agents: Limit::AtMost(3), ..tokens(1_000_000) };
     let result = harness.run_task(Task::new("split").budget(budget)).await;
@@ -142,7 +115,7 @@ text = "ok"
 #[tokio::test]
 async fn usage_above_the_reserve_continues_while_the_grant_covers_it() {
     for budget in [tokens(400_000), Budget { tokens: Limit::Unlimited, ..tokens(0) }] {
-        let harness = Harness::new(GREEDY);
+        let harness = Harness::new(greedy());
         let result = harness.run_task(Task::new("go").budget(budget)).await;
         assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
         assert_eq!(harness.answers(&result.session).await, ["ran"]);
@@ -156,7 +129,7 @@ async fn usage_above_the_reserve_continues_while_the_grant_covers_it() {
 
 #[tokio::test]
 async fn usage_that_the_grant_does_not_cover_ends_the_session() {
-    let harness = Harness::new(GREEDY);
+    let harness = Harness::new(greedy());
     let result = harness.run_task(Task::new("go").budget(tokens(50_000))).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
     assert_eq!(result.spent.overrun.tokens, 6_000);
@@ -165,47 +138,22 @@ async fn usage_that_the_grant_does_not_cover_ends_the_session() {
     check_laws(&log);
 }
 
-const GREEDY: &str = r#"
-[[reply]]
-turn = 1
-text = "greedy"
-usage = { input = 6000, output = 50000 }
-[[reply.call]]
-tool = "echo"
-arguments = { text = "ran" }
-[[reply]]
-text = "done"
-"#;
+fn greedy() -> Script {
+    Script::new()
+        .turns([reply("greedy").call("echo", json!({ "text": "ran" })).tokens(6000, 50_000), reply("done")])
+}
 
 /// Each child is lent a share, and one of them uses more than that.
-fn greedy_child(used: u64) -> String {
-    format!(
-        r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = {{ role = "Greedy", task = "x" }}
-[[reply.call]]
-tool = "delegate"
-arguments = {{ role = "Modest", task = "x" }}
-[[reply]]
-agent = "lead"
-text = "got {{results}}"
-[[reply]]
-agent = "Greedy"
-text = "mine"
-usage = {{ input = {used}, output = 5 }}
-[[reply]]
-text = "fine"
-"#
-    )
+fn greedy_child(used: u64) -> Script {
+    Script::new()
+        .agent("lead", [delegate("Greedy", "x").delegate("Modest", "x"), reply("got {results}")])
+        .agent("Greedy", [reply("mine").tokens(used, 5)])
+        .reply("fine")
 }
 
 #[tokio::test]
 async fn overrun_of_a_child_is_booked_by_its_parent() {
-    let harness = Harness::new(&greedy_child(60_000));
+    let harness = Harness::new(greedy_child(60_000));
     let result = harness.run_task(Task::new("go").budget(tokens(100_000))).await;
     let answers = harness.answers(&result.session).await;
     assert_eq!(answers, ["[Greedy]: mine\n(incomplete: tokens)", "[Modest]: fine"]);
@@ -213,7 +161,7 @@ async fn overrun_of_a_child_is_booked_by_its_parent() {
     assert_eq!(result.spent.overrun, Resources::default());
     assert!((60_000..100_000).contains(&result.spent.amount().tokens), "{:?}", result.spent);
     check_laws(&harness.log(&result.session).await);
-    let harness = Harness::new(&greedy_child(150_000));
+    let harness = Harness::new(greedy_child(150_000));
     let result = harness.run_task(Task::new("go").budget(tokens(100_000))).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
     assert!(result.spent.overrun.tokens > 50_000, "{:?}", result.spent);
@@ -222,7 +170,7 @@ async fn overrun_of_a_child_is_booked_by_its_parent() {
 
 #[tokio::test]
 async fn limit_before_any_work_makes_no_wrap_up_call() {
-    let harness = Harness::new(ENDLESS);
+    let harness = Harness::new(endless());
     let result = harness.run_task(Task::new("go").budget(tokens(1_000))).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
     assert_eq!((harness.replies.count(), result.spent.amount()), (0, Resources::default()));
@@ -242,7 +190,7 @@ async fn limit_before_any_work_makes_no_wrap_up_call() {
 #[tokio::test]
 async fn reply_may_be_as_long_as_the_model_and_the_limits_allow() {
     let asked = |max_tokens: Option<u64>, most: u64| async move {
-        let harness = Harness::with("[[reply]]\ntext = 'ok'\n", move |settings| {
+        let harness = Harness::with(Script::new().reply("ok"), move |settings| {
             settings.lead.max_tokens = max_tokens;
             settings.limits.max_tokens = most;
         });
@@ -260,17 +208,10 @@ async fn reply_may_be_as_long_as_the_model_and_the_limits_allow() {
 
 #[tokio::test]
 async fn repeating_agent_is_warned_and_then_stopped() {
-    let script = r#"
-[[reply]]
-purpose = "grace"
-text = "stuck"
-[[reply]]
-text = "again"
-[[reply.call]]
-tool = "echo"
-arguments = { text = "the same" }
-"#;
-    let harness = Harness::new(script);
+    let script = Script::new()
+        .reply(reply("stuck").purpose(Purpose::Grace))
+        .reply(reply("again").call("echo", json!({ "text": "the same" })));
+    let harness = Harness::new(&script);
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Loop });
     assert_eq!((result.outcome.text.as_str(), result.spent.turns), ("stuck", 7));
@@ -278,45 +219,21 @@ arguments = { text = "the same" }
     let told = |event: &&Event| matches!(event, Event::Heard { text, .. } if text.as_str().contains("3 times in a row"));
     assert_eq!(events.iter().filter(told).count(), 1);
     check_laws(&harness.log(&result.session).await);
-    let harness =
-        Harness::with(script, |settings| (settings.limits.loop_warning, settings.limits.loop_limit) = (0, 0));
+    let harness = Harness::with(&script, |settings| {
+        (settings.limits.loop_warning, settings.limits.loop_limit) = (0, 0)
+    });
     let result = harness.run_task(Task::new("go").turns(20)).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Turns });
 }
 
 #[tokio::test]
 async fn c77_a_timeout_ends_the_tree_with_partial_results() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "splitting"
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Stuck", task = "x" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Quick", task = "x" }
-[[reply]]
-agent = "Quick"
-text = "quick"
-[[reply]]
-agent = "Stuck"
-purpose = "grace"
-text = "nothing yet"
-[[reply]]
-agent = "Stuck"
-turn = 1
-[[reply.call]]
-tool = "echo"
-arguments = { text = "first" }
-[[reply]]
-agent = "Stuck"
-fault = "hang"
-[[reply]]
-agent = "lead"
-text = "got {results}"
-"#;
+    let script = Script::new()
+        .agent("lead", [reply("splitting").delegate("Stuck", "x").delegate("Quick", "x").turn(1)])
+        .agent("Quick", [reply("quick")])
+        .agent("Stuck", [reply("nothing yet").purpose(Purpose::Grace)])
+        .agent("Stuck", [call("echo", json!({ "text": "first" })), fault(Fault::Hang)])
+        .agent("lead", [reply("got {results}")]);
     let harness = Harness::new(script);
     let result = harness.run_task(Task::new("go").timeout(Duration::from_millis(600))).await;
     let answers = harness.answers(&result.session).await;
@@ -327,18 +244,9 @@ text = "got {results}"
 
 #[tokio::test]
 async fn c77_hanging_session_gets_a_wrap_up_call() {
-    let script = r#"
-[[reply]]
-purpose = "grace"
-text = "I was stuck"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "echo"
-arguments = { text = "first" }
-[[reply]]
-fault = "hang"
-"#;
+    let script = Script::new()
+        .reply(reply("I was stuck").purpose(Purpose::Grace))
+        .turns([call("echo", json!({ "text": "first" })), fault(Fault::Hang)]);
     let harness = Harness::new(script);
     let result = harness.run_task(Task::new("go").timeout(Duration::from_millis(200))).await;
     assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Time });
@@ -365,17 +273,16 @@ impl brigade::Model for UnpricedModel {
 
 #[tokio::test]
 async fn budget_in_dollars_is_refused_where_the_price_is_not_known() {
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Child', task = 'go' }\n[[reply]]\ntext = 'end {results}'\n";
-    let parse = || brigade::model::script::Script::parse(script).unwrap();
+    let script = Script::new().agent("lead", [delegate("Child", "go").turn(1)]).reply("end {results}");
     let folder = tempfile::tempdir().unwrap();
     let start = async |lead: &str, usd: brigade::core::Limit| {
         let workspace = brigade::Workspace::open(folder.path()).unwrap();
         let mut settings = brigade::Settings::new(lead, workspace);
         settings.delegation_styles.swarm.model = Some("unpriced".to_owned());
         settings.budget.usd = usd;
-        let models =
-            brigade::Models::default().with("unpriced", UnpricedModel(parse())).with("priced", parse());
+        let models = brigade::Models::default()
+            .with("unpriced", UnpricedModel(script.model()))
+            .with("priced", script.model());
         let runtime = brigade::Runtime::in_memory(settings, models);
         match runtime.start(brigade::Task::new("go")).await {
             Ok(run) => Ok(run.result().await.unwrap().outcome.text.to_string()),
@@ -388,29 +295,24 @@ async fn budget_in_dollars_is_refused_where_the_price_is_not_known() {
     assert_eq!(start("unpriced", brigade::core::Limit::Unlimited).await.unwrap(), "end [Child]: end ");
 }
 
-const PAIR: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "First", task = "a task that is longer than the other one, by far" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Second", task = "x" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-text = "fine"
-"#;
+fn pair() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [
+                delegate("First", "a task that is longer than the other one, by far").delegate("Second", "x"),
+                reply("{results}"),
+            ],
+        )
+        .reply("fine")
+}
 
 #[tokio::test]
 async fn tight_budget_starts_children_one_after_the_other() {
     // From a budget that covers neither child to one that covers both at once.
     let mut served = Vec::new();
     for budget in (2_000..16_000).step_by(200) {
-        let harness = Harness::new(PAIR);
+        let harness = Harness::new(pair());
         let result = harness.run_task(Task::new("go").budget(tokens(budget))).await;
         let answers = harness.answers(&result.session).await;
         let refused = |at: usize| answers.get(at).is_none_or(|answer| answer.starts_with("Not delegated"));
@@ -424,13 +326,14 @@ async fn tight_budget_starts_children_one_after_the_other() {
     assert!(served.is_sorted() && served.first() == Some(&0) && served.last() == Some(&2), "{served:?}");
 }
 
-async fn lent(tweak: impl Fn(&mut brigade::Settings) + 'static, extra: &str) -> (Vec<Budget>, Vec<String>) {
-    let script = format!(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-         arguments = {{ role = 'Coder', task = 'x'{extra} }}\n[[reply]]\nagent = 'lead'\ntext = 'end'\n\
-         [[reply]]\ntext = 'fine'\n"
-    );
-    let harness = Harness::with(&script, tweak);
+async fn lent(
+    tweak: impl Fn(&mut brigade::Settings) + 'static,
+    mut arguments: Value,
+) -> (Vec<Budget>, Vec<String>) {
+    arguments["role"] = "Coder".into();
+    arguments["task"] = "x".into();
+    let script = Script::new().agent("lead", [call("delegate", arguments), reply("end")]).reply("fine");
+    let harness = Harness::with(script, tweak);
     let result = harness.run_task(Task::new("go").budget(tokens(500_000))).await;
     let events = harness.events(&result.session).await;
     let lent = events.iter().filter_map(|event| match event {
@@ -455,16 +358,16 @@ async fn role_an_agent_file_and_a_call_can_set_a_budget() {
     };
     let of = |tokens, usd| vec![(Limit::AtMost(tokens), usd)];
     let both = |budgets: Vec<Budget>| budgets.iter().map(|b| (b.tokens, b.usd)).collect::<Vec<_>>();
-    assert_eq!(both(lent(role(30_000), "").await.0), of(30_000, Limit::AtMost(7_000_000_000)));
+    assert_eq!(both(lent(role(30_000), json!({})).await.0), of(30_000, Limit::AtMost(7_000_000_000)));
     assert_eq!(
-        both(lent(role(30_000), ", tokens = 20000, usd = 0.5").await.0),
+        both(lent(role(30_000), json!({ "tokens": 20_000, "usd": 0.5 })).await.0),
         of(20_000, Limit::AtMost(500_000_000))
     );
     assert_eq!(
-        both(lent(role(30_000), ", tokens = 90000").await.0),
+        both(lent(role(30_000), json!({ "tokens": 90_000 })).await.0),
         of(30_000, Limit::AtMost(7_000_000_000))
     );
-    let (granted, _) = lent(role(9_000_000), "").await;
+    let (granted, _) = lent(role(9_000_000), json!({})).await;
     assert!(granted[0].tokens.number() < 500_000, "never more than the parent has");
     let file = |settings: &mut brigade::Settings| {
         let budget = Budget::of(Some(25_000), None);
@@ -477,12 +380,12 @@ async fn role_an_agent_file_and_a_call_can_set_a_budget() {
         };
         settings.agents = brigade::agents::AgentCatalog::new().with(coder);
     };
-    assert_eq!(both(lent(file, "").await.0), of(25_000, Limit::Unlimited));
-    let (granted, answers) = lent(role(100), "").await;
+    assert_eq!(both(lent(file, json!({})).await.0), of(25_000, Limit::Unlimited));
+    let (granted, answers) = lent(role(100), json!({})).await;
     assert!(granted.is_empty() && answers[0].contains("Its first call needs at least"), "{answers:?}");
-    let (granted, answers) = lent(role(30_000), ", tokens = -5").await;
+    let (granted, answers) = lent(role(30_000), json!({ "tokens": -5 })).await;
     assert!(granted.is_empty() && answers[0].contains("Invalid 'tokens' argument"), "{answers:?}");
     // Without the extra, the parameter does not exist.
-    let (granted, _) = lent(|_| {}, ", tokens = 20000").await;
+    let (granted, _) = lent(|_| {}, json!({ "tokens": 20_000 })).await;
     assert!(granted[0].tokens.number() > 20_000);
 }

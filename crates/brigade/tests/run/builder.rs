@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brigade::core::event::Answer;
-use brigade::model::script::Script;
 use brigade::provider::{Anthropic, Ollama, OpenAi};
 use brigade::store::SqliteStore;
 use brigade::{
@@ -13,19 +12,19 @@ use brigade::{
     RunError, RunEvent, Status, Task, Tool, ToolContext, ToolOutput,
 };
 use brigade_core::DelegationStyle;
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
 use tempfile::TempDir;
 
-fn script(text: &str) -> Script {
-    Script::parse(text).unwrap()
-}
-
 /// A builder with a model and a workspace.
-fn builder(text: &str) -> (BrigadeBuilder, TempDir) {
+fn builder(script: Script) -> (BrigadeBuilder, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    (Brigade::builder().custom_model("script", script(text)).workspace(folder.path()), folder)
+    (Brigade::builder().custom_model("script", script.model()).workspace(folder.path()), folder)
 }
 
-const ONE: &str = "[[reply]]\ntext = 'one'";
+fn one() -> Script {
+    Script::new().reply("one")
+}
 
 /// A tool whose name is a parameter of its type.
 macro_rules! tool {
@@ -53,7 +52,7 @@ tool!(Loud, "Loud Tool");
 
 /// Builds with one more option and returns the error.
 fn error(option: impl FnOnce(BrigadeBuilder) -> BrigadeBuilder) -> BuildError {
-    let (builder, _folder) = builder(ONE);
+    let (builder, _folder) = builder(one());
     option(builder).build().err().expect("it was built")
 }
 
@@ -66,10 +65,10 @@ fn model_and_workspace_are_required() {
     assert_eq!(error.to_string(), "cannot build without a model: none is set. Set one with `model`.");
     let error = build(Brigade::builder().model(Anthropic::new("sk-1")).workspace(folder.path()));
     assert!(matches!(&error, BuildError::NoModelName(name) if name == "anthropic"), "{error}");
-    let error = build(Brigade::builder().custom_model("script", script(ONE)));
+    let error = build(Brigade::builder().custom_model("script", one().model()));
     assert!(matches!(error, BuildError::NoWorkspace), "{error}");
     let missing = folder.path().join("missing");
-    let error = build(Brigade::builder().custom_model("script", script(ONE)).workspace(&missing));
+    let error = build(Brigade::builder().custom_model("script", one().model()).workspace(&missing));
     assert!(matches!(&error, BuildError::NotAWorkspace(path) if *path == missing), "{error}");
     assert_eq!(
         error.to_string(),
@@ -109,7 +108,7 @@ fn names_of_tools_and_models_must_exist() {
     assert!(matches!(&error3, BuildError::Model { .. }), "{error3}");
     let error4 = error(|builder| builder.fallback("openai/gpt-5"));
     assert!(matches!(&error4, BuildError::Model { .. }), "{error4}");
-    let (builder, _folder) = builder(ONE);
+    let (builder, _folder) = builder(one());
     let agent = Agent::new("reader", "Reads.").model("openai/gpt-5").tools(["Read", "own", "mcp__git__*"]);
     let built =
         builder.provider(OpenAi::new("sk-1")).tool(Own).agent(agent).fallback("openai/gpt-5-mini").build();
@@ -152,7 +151,7 @@ fn invalid_providers_are_errors_without_the_key() {
     for error in [error1, error2, error3, error4] {
         assert!(!format!("{error} {error:?}").contains("planted"), "{error}");
     }
-    let (builder, _folder) = builder(ONE);
+    let (builder, _folder) = builder(one());
     let two =
         builder.provider(OpenAi::new(key)).provider(OpenAi::new(key).name("work")).provider(Ollama::new());
     assert!(two.build().is_ok());
@@ -160,7 +159,7 @@ fn invalid_providers_are_errors_without_the_key() {
 
 #[tokio::test]
 async fn limits_of_the_budget_that_are_not_named_keep_their_defaults() {
-    let (builder, _folder) = builder(ONE);
+    let (builder, _folder) = builder(one());
     let brigade = builder.budget(Budget::usd(2.50)).build().unwrap();
     let budget = brigade.runtime().settings().budget;
     assert_eq!(budget.usd, brigade::core::Limit::AtMost(2_500_000_000));
@@ -170,20 +169,14 @@ async fn limits_of_the_budget_that_are_not_named_keep_their_defaults() {
     );
 }
 
-const ASKS: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "own"
-arguments = {}
-[[reply]]
-text = "{result:0}"
-"#;
+fn asks() -> Script {
+    Script::new().turns([call("own", json!({})), reply("{result:0}")])
+}
 
 #[tokio::test]
 async fn user_can_approve_a_call_while_the_events_are_read() {
     for (answer, expected) in [(Answer::Once, "ran"), (Answer::Deny { word: None }, "denied")] {
-        let (builder, _folder) = builder(ASKS);
+        let (builder, _folder) = builder(asks());
         let brigade = builder.tool(Own).approvals(ApprovalPolicy::AskUser).build().unwrap();
         let mut run = brigade.run("Use the tool");
         while let Some(event) = run.next().await {
@@ -202,7 +195,7 @@ async fn user_can_approve_a_call_while_the_events_are_read() {
 #[tokio::test]
 async fn mode_decides_which_calls_need_an_approval() {
     for (mode, expected) in [(Mode::Auto, "ran"), (Mode::Edit, "approval"), (Mode::Plan, "plan")] {
-        let (builder, _folder) = builder(ASKS);
+        let (builder, _folder) = builder(asks());
         let result = builder.tool(Own).mode(mode).build().unwrap().run("Use the tool").await.unwrap();
         assert!(result.text().contains(expected), "{mode}: {}", result.text());
     }
@@ -211,20 +204,20 @@ async fn mode_decides_which_calls_need_an_approval() {
 #[tokio::test]
 async fn session_is_resumed_by_another_process_from_the_same_store() {
     let folder = tempfile::tempdir().unwrap();
-    let build = |text: &str| {
+    let build = |script: Script| {
         let store = SqliteStore::open(&folder.path().join("sessions.db")).unwrap();
-        let builder = Brigade::builder().custom_model("script", script(text)).workspace(folder.path());
+        let builder = Brigade::builder().custom_model("script", script.model()).workspace(folder.path());
         builder.store(Arc::new(store)).build().unwrap()
     };
-    let session = build(ONE).run("Count").await.unwrap().session;
-    let second = build("[[reply]]\nturn = 2\ntext = 'after {heard}'");
+    let session = build(one()).run("Count").await.unwrap().session;
+    let second = build(Script::new().reply(reply("after {heard}").turn(2)));
     second.runtime().tell(&session, "one").await.unwrap();
     assert_eq!(second.resume(&session).await.unwrap().text(), "after one");
 }
 
 #[tokio::test]
 async fn run_that_cannot_start_has_no_events_and_returns_the_error() {
-    let (builder, _folder) = builder(ONE);
+    let (builder, _folder) = builder(one());
     let brigade = builder.build().unwrap();
     let mut run = brigade.run("  ");
     assert!(run.next().await.is_none());
@@ -235,7 +228,7 @@ async fn run_that_cannot_start_has_no_events_and_returns_the_error() {
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "programs that use the library spawn tasks with tokio")]
 async fn runs_can_be_spawned_and_share_a_brigade() {
-    let (builder, _folder) = builder(ONE);
+    let (builder, _folder) = builder(one());
     let brigade = builder.build().unwrap();
     let spawn = |brigade: Brigade| tokio::task::spawn(async move { brigade.run("Count").await });
     let (first, second) = (spawn(brigade.clone()), spawn(brigade));
@@ -246,7 +239,7 @@ async fn runs_can_be_spawned_and_share_a_brigade() {
 
 #[tokio::test]
 async fn options_of_a_task_apply_to_one_run() {
-    let (builder, _folder) = builder(ASKS);
+    let (builder, _folder) = builder(asks());
     let brigade = builder.tool(Own).allow("own").build().unwrap();
     let result = brigade.run(Task::new("Use the tool").turns(1)).await.unwrap();
     assert!(matches!(result.outcome.status, Status::Incomplete { .. }), "{:?}", result.outcome);
@@ -260,26 +253,17 @@ fn put(path: &Path, text: &str) {
 
 #[tokio::test]
 async fn agent_files_are_loaded_and_their_problems_reported() {
-    let text = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "poet", task = "Write." }
-[[reply]]
-agent = "poet"
-text = "A verse."
-[[reply]]
-text = "{result:0}"
-"#;
+    let script = Script::new()
+        .agent("lead", [call("subagent_dispatch", json!({ "agent_id": "poet", "task": "Write." })).turn(1)])
+        .agent("poet", [reply("A verse.")])
+        .reply("{result:0}");
     let files = tempfile::tempdir().unwrap();
     put(
         &files.path().join("poet/AGENT.md"),
         "---\nname: Poet\ndescription: Writes verse.\n---\nYou write verse.\n",
     );
     put(&files.path().join("broken/AGENT.md"), "---\nname: [\n---\nx\n");
-    let (builder, _folder) = builder(text);
+    let (builder, _folder) = builder(script);
     let brigade = builder.agents_from(files.path()).delegation([DelegationStyle::Dispatch]).build().unwrap();
     assert_eq!(brigade.agent_problems().len(), 1, "{:?}", brigade.agent_problems());
     let result = brigade.run("Write").await.unwrap();
@@ -307,7 +291,7 @@ impl Drop for Count {
 #[tokio::test]
 async fn observer_and_configure_change_the_settings() {
     let count = Arc::new(AtomicUsize::new(0));
-    let (builder, _folder) = builder(ONE);
+    let (builder, _folder) = builder(one());
     let builder = builder.observer(Count(count.clone())).configure(|settings| settings.limits.lead_turns = 7);
     let brigade = builder.build().unwrap();
     assert_eq!(brigade.runtime().settings().limits.lead_turns, 7);

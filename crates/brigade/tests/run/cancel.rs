@@ -5,66 +5,41 @@ use std::time::{Duration, Instant};
 
 use brigade::core::{Event, Status};
 use brigade::{ResumeOptions, RunEvent};
+use brigade_testing::{Fault, Purpose, Reply, Script, call, delegate, fault, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
-const SCENE: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "splitting"
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Left", task = "x" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Right", task = "x" }
-[[reply.call]]
-tool = "echo"
-arguments = { text = "e" }
-[[reply]]
-agent = "Left"
-turn = 1
-text = "half of left"
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Leaf", task = "x" }
-[[reply]]
-agent = "Left"
-delay_ms = 5
-text = "left"
-[[reply]]
-agent = "Leaf"
-delay_ms = 5
-text = "leaf"
-[[reply]]
-agent = "Right"
-turn = 1
-[[reply.call]]
-tool = "echo"
-arguments = { text = "e" }
-[[reply]]
-agent = "Right"
-delay_ms = 5
-text = "right"
-[[reply]]
-agent = "lead"
-text = "all"
-"#;
+fn scene(leaf: Reply) -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [reply("splitting")
+                .delegate("Left", "x")
+                .delegate("Right", "x")
+                .call("echo", json!({ "text": "e" }))
+                .turn(1)],
+        )
+        .agent("Left", [reply("half of left").delegate("Leaf", "x"), reply("left").delay_ms(5)])
+        .agent("Leaf", [leaf])
+        .agent("Right", [call("echo", json!({ "text": "e" })), reply("right").delay_ms(5)])
+        .agent("lead", [reply("all")])
+}
 
-fn harness() -> Harness {
-    Harness::with(SCENE, |settings| settings.delegation_styles.swarm.max_depth = 2)
+fn harness(leaf: Reply) -> Harness {
+    Harness::with(scene(leaf), |settings| settings.delegation_styles.swarm.max_depth = 2)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c76_cancelling_at_every_event_ends_all_descendants_in_two_seconds() {
-    let whole = harness();
+    let leaf = reply("leaf").delay_ms(5);
+    let whole = harness(leaf.clone());
     let facts = {
         let result = whole.run().await;
         whole.log(&result.session).await.len()
     };
     for at in 0..facts {
-        let harness = harness();
+        let harness = harness(leaf.clone());
         let runtime = harness.runtime();
         let mut run = runtime.start(brigade::Task::new("the task")).await.unwrap();
         let root = run.session().clone();
@@ -101,8 +76,7 @@ async fn c76_cancelling_at_every_event_ends_all_descendants_in_two_seconds() {
 
 #[tokio::test]
 async fn partial_results_are_kept() {
-    let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
+    let harness = harness(fault(Fault::Hang));
     let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
@@ -117,30 +91,24 @@ async fn partial_results_are_kept() {
     assert_eq!(answers[1], "[Right]: right");
 }
 
-/// A child that streams a text in pieces, followed by a call.
-const STREAMING: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Writer", task = "x" }
-[[reply]]
-agent = "Writer"
-text = "one two three four five six"
-chunks = 6
-chunk_delay_ms = 400
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "made", content = "x" }
-[[reply]]
-agent = "lead"
-text = "all"
-"#;
+/// A text that is streamed in pieces, followed by a call.
+fn streamed_text() -> Reply {
+    reply("one two three four five six")
+        .chunks(6)
+        .chunk_delay_ms(400)
+        .call("write_file", json!({ "path": "made", "content": "x" }))
+}
+
+fn one_writer(writer: impl IntoIterator<Item = Reply>) -> Script {
+    Script::new()
+        .agent("lead", [delegate("Writer", "x").turn(1)])
+        .agent("Writer", writer)
+        .agent("lead", [reply("all")])
+}
 
 #[tokio::test]
 async fn child_cancelled_while_it_streams_returns_its_partial_text() {
-    let harness = Harness::new(STREAMING);
+    let harness = Harness::new(one_writer([streamed_text()]));
     let runtime = harness.runtime();
     let mut run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
@@ -167,13 +135,9 @@ async fn child_cancelled_while_it_streams_returns_its_partial_text() {
 
 #[tokio::test]
 async fn child_timeout_without_wrap_up_returns_partial_text() {
-    let script = STREAMING.replace(
-        "agent = \"lead\"\ntext",
-        "agent = \"Writer\"\npurpose = \"grace\"\nfault = \"refused\"\n[[reply]]\nagent = \"lead\"\ntext",
-    );
     let script =
-        script.replace("agent = \"Writer\"\ntext", "agent = \"Writer\"\nturn = 1\npurpose = \"turn\"\ntext");
-    let harness = Harness::with(&script, |settings| {
+        one_writer([streamed_text().purpose(Purpose::Turn), fault(Fault::Refused).purpose(Purpose::Grace)]);
+    let harness = Harness::with(script, |settings| {
         settings.limits.child_timeout = Duration::from_millis(900);
     });
     let result = harness.run().await;
@@ -186,14 +150,13 @@ async fn child_timeout_without_wrap_up_returns_partial_text() {
 
 #[tokio::test]
 async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
-    let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
     let total = {
-        let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
+        let harness = harness(fault(Fault::Hang));
         cancelled_run(&harness, i64::MAX).await;
         harness.store.appends.load(Ordering::SeqCst)
     };
     for appends in 0..total {
-        let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
+        let harness = harness(fault(Fault::Hang));
         let root = cancelled_run(&harness, appends).await;
         harness.store.repair();
         if harness.log(&root).await.is_empty() {
@@ -228,8 +191,7 @@ async fn cancelled_run(harness: &Harness, appends: i64) -> brigade::core::Sessio
 
 #[tokio::test]
 async fn one_child_can_be_cancelled_alone() {
-    let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
+    let harness = harness(fault(Fault::Hang));
     let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let leaf = run.session().child("1-0".parse().unwrap()).child("1-0".parse().unwrap());
@@ -242,7 +204,7 @@ async fn one_child_can_be_cancelled_alone() {
 
 #[tokio::test]
 async fn cancelled_session_continues_only_on_request() {
-    let script = "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished: {heard}'";
+    let script = Script::new().turns([fault(Fault::Hang).attempt(1), reply("finished: {heard}")]);
     let harness = Harness::with(script, |_| {});
     let root = cancelled_run(&harness, i64::MAX).await;
     let again = end(harness.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();

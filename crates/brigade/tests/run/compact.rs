@@ -2,16 +2,19 @@
 
 use brigade::core::{Event, Purpose, SessionId, Status};
 use brigade::{ResumeOptions, RunError, Task};
+use brigade_testing::{Fault, Reply, Script, call, fault, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
-const TALK: &str = r#"
-[[reply]]
-purpose = "compaction"
-text = "They talked about tea: {heard}"
-[[reply]]
-text = "turn {turn}: {heard}"
-"#;
+/// Summaries and replies of a conversation.
+fn conversation() -> [Reply; 2] {
+    [reply("They talked about tea: {heard}").purpose(Purpose::Compaction), reply("turn {turn}: {heard}")]
+}
+
+fn harness() -> Harness {
+    Harness::new(Script::new().replies(conversation()))
+}
 
 /// A conversation of this many rounds.
 async fn talk(harness: &Harness, rounds: u32) -> SessionId {
@@ -35,8 +38,9 @@ fn turns(events: &[Event]) -> usize {
 #[tokio::test]
 async fn conversation_is_summarised_on_request() {
     // Also far from the end of the context window, and if the window is unknown.
-    for window in ["window = 100000", ""] {
-        let harness = Harness::new(&format!("{window}\n{TALK}"));
+    let script = Script::new().replies(conversation());
+    for script in [script.clone().window(100_000), script] {
+        let harness = Harness::new(script);
         let session = talk(&harness, 3).await;
         let result = compact(&harness, &session).await.unwrap();
         assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
@@ -65,7 +69,7 @@ async fn conversation_is_summarised_on_request() {
 
 #[tokio::test]
 async fn compact_without_older_turns_is_refused() {
-    let harness = Harness::new(TALK);
+    let harness = harness();
     let session = talk(&harness, 1).await;
     let before = harness.events(&session).await.len();
     let refused = compact(&harness, &session).await.unwrap_err().to_string();
@@ -78,11 +82,10 @@ async fn compact_without_older_turns_is_refused() {
 
 #[tokio::test]
 async fn compact_does_not_resume_stopped_work() {
-    let script = format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = {{ text = 'x' }}\n\
-         [[reply]]\nturn = 2\nfault = 'hang'\n{TALK}"
-    );
-    let harness = Harness::new(&script);
+    let script = Script::new()
+        .turns([call("echo", json!({ "text": "x" })), fault(Fault::Hang).turn(2)])
+        .replies(conversation());
+    let harness = Harness::new(script);
     let runtime = harness.runtime();
     let run = runtime.start(Task::new("one")).await.unwrap();
     let session = run.session().clone();
@@ -102,8 +105,10 @@ async fn compact_does_not_resume_stopped_work() {
 #[tokio::test]
 async fn summary_that_fails_leaves_the_conversation_as_it_was() {
     let harness = Harness::new(
-        "[[reply]]\npurpose = 'compaction'\nattempt = 1\nfault = 'overloaded'\n\
-         [[reply]]\npurpose = 'compaction'\nfault = 'refused'\n[[reply]]\ntext = 'turn {turn}: {heard}'",
+        Script::new()
+            .reply(fault(Fault::Overloaded).attempt(1).purpose(Purpose::Compaction))
+            .reply(fault(Fault::Refused).purpose(Purpose::Compaction))
+            .reply("turn {turn}: {heard}"),
     );
     let session = talk(&harness, 2).await;
     let result = compact(&harness, &session).await.unwrap();
@@ -122,7 +127,7 @@ async fn summary_that_fails_leaves_the_conversation_as_it_was() {
 #[tokio::test]
 async fn crash_during_a_summary_on_request_loses_nothing() {
     for appends in 0.. {
-        let harness = Harness::new(TALK);
+        let harness = harness();
         let session = talk(&harness, 2).await;
         harness.store.crash_after(appends);
         let is_over = compact(&harness, &session).await.is_ok();

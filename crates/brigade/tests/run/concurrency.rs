@@ -1,24 +1,15 @@
 //! Number of agents that are active at once.
 
 use brigade::core::{Event, Record, Status};
+use brigade_testing::{Script, delegate, reply};
 
 use crate::run::support::{Harness, check_laws};
 
-const FAN: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "part {n}" }
-repeat = 12
-[[reply]]
-agent = "lead"
-text = "done"
-[[reply]]
-delay_ms = 15
-text = "ok"
-"#;
+fn fan() -> Script {
+    Script::new()
+        .agent("lead", [delegate("Child", "part {n}").repeat(12), reply("done")])
+        .reply(reply("ok").delay_ms(15))
+}
 
 /// Maximum number of descendant sessions that were replying at the same time.
 fn most_active(log: &[Record]) -> usize {
@@ -43,7 +34,7 @@ fn most_active(log: &[Record]) -> usize {
 async fn c18_never_more_than_max_concurrent_are_active() {
     for cap in [1, 2, 3, 5] {
         let harness =
-            Harness::with(FAN, move |settings| settings.delegation_styles.swarm.max_concurrent = cap);
+            Harness::with(fan(), move |settings| settings.delegation_styles.swarm.max_concurrent = cap);
         let result = harness.run().await;
         assert_eq!(result.outcome.status, Status::Done);
         let log = harness.log(&result.session).await;
@@ -54,7 +45,7 @@ async fn c18_never_more_than_max_concurrent_are_active() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c19_zero_counts_as_one() {
-    let harness = Harness::with(FAN, |settings| settings.delegation_styles.swarm.max_concurrent = 0);
+    let harness = Harness::with(fan(), |settings| settings.delegation_styles.swarm.max_concurrent = 0);
     let result = harness.run().await;
     let log = harness.log(&result.session).await;
     assert_eq!(most_active(&log), 1);
@@ -62,7 +53,7 @@ async fn c19_zero_counts_as_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tree_concurrency_limit_applies_too() {
-    let harness = Harness::with(FAN, |settings| {
+    let harness = Harness::with(fan(), |settings| {
         settings.delegation_styles.swarm.max_concurrent = 100;
         settings.limits.concurrency = 4;
     });
@@ -72,36 +63,15 @@ async fn tree_concurrency_limit_applies_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tree_deeper_than_the_limit_finishes() {
-    let script = r#"
-[[reply]]
-agent = "Level"
-task = "7"
-text = "bottom"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Level", task = "1" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Level", task = "1" }
-[[reply]]
-agent = "Level"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Level", task = "{task}+1" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Leaf", task = "leaf" }
-[[reply]]
-text = "up"
-"#;
+    let script = Script::new()
+        .agent("Level", [reply("bottom").task("7")])
+        .agent("lead", [delegate("Level", "1").delegate("Level", "1").turn(1)])
+        .agent("Level", [delegate("Level", "{task}+1").delegate("Leaf", "leaf").turn(1)])
+        .reply("up");
     // The task grows by "+1" at each level. The seventh level has no reply of its own, and the depth cap stops
     // it.
     for cap in [1, 2] {
-        let harness = Harness::with(script, move |settings| {
+        let harness = Harness::with(&script, move |settings| {
             settings.delegation_styles.swarm.max_depth = 6;
             settings.delegation_styles.swarm.max_concurrent = cap;
             settings.limits.concurrency = 2;

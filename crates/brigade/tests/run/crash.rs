@@ -6,94 +6,48 @@ use std::time::{Duration, Instant};
 use brigade::core::{Event, SessionId, Status};
 use brigade::store::Owner;
 use brigade::{ResumeOptions, RunResult};
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
 /// Three levels, parallel children, a tool of each effect that runs in process, a transient fault and a message.
-const DEEP: &str = r#"
-price = { input = 1.0, output = 5.0 }
-[[reply]]
-agent = "lead"
-turn = 1
-text = "splitting"
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Left", task = "left" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Right", task = "right" }
-[[reply.call]]
-tool = "echo"
-arguments = { text = "meanwhile" }
-[[reply]]
-agent = "lead"
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "lead.txt", content = "{results}" }
-[[reply]]
-agent = "lead"
-turn = 3
-text = "all: {result:0}"
-
-[[reply]]
-agent = "Left"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "LeftLeaf", task = "a" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "RightLeaf", task = "b" }
-[[reply]]
-agent = "Left"
-text = "left {results}"
-
-[[reply]]
-agent = "Right"
-turn = 1
-attempt = 1
-fault = "overloaded"
-[[reply]]
-agent = "Right"
-turn = 1
-[[reply.call]]
-tool = "message"
-arguments = { text = "still here" }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "notes.txt" }
-[[reply]]
-agent = "Right"
-turn = 2
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "notes.txt", old = "before", new = "after" }
-[[reply]]
-agent = "Right"
-turn = 3
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "RightLeaf", task = "c" }
-[[reply]]
-agent = "Right"
-text = "right {results}"
-
-[[reply]]
-agent = "LeftLeaf"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Deepest", task = "d" }
-[[reply]]
-agent = "LeftLeaf"
-text = "leaf {results}"
-[[reply]]
-text = "{role} did {task}"
-"#;
+fn deep() -> Script {
+    Script::new()
+        .price(1.0, 5.0)
+        .agent(
+            "lead",
+            [
+                reply("splitting")
+                    .delegate("Left", "left")
+                    .delegate("Right", "right")
+                    .call("echo", json!({ "text": "meanwhile" })),
+                call("write_file", json!({ "path": "lead.txt", "content": "{results}" })),
+                reply("all: {result:0}").turn(3),
+            ],
+        )
+        .agent("Left", [delegate("LeftLeaf", "a").delegate("RightLeaf", "b"), reply("left {results}")])
+        .agent(
+            "Right",
+            [
+                fault(Fault::Overloaded).attempt(1),
+                call("message", json!({ "text": "still here" }))
+                    .call("read_file", json!({ "path": "notes.txt" }))
+                    .turn(1),
+            ],
+        )
+        .agent(
+            "Right",
+            [call("edit_file", json!({ "path": "notes.txt", "old": "before", "new": "after" })).turn(2)],
+        )
+        .agent("Right", [delegate("RightLeaf", "c").turn(3)])
+        .agent("Right", [reply("right {results}")])
+        .agent("LeftLeaf", [delegate("Deepest", "d"), reply("leaf {results}")])
+        .reply("{role} did {task}")
+}
 
 pub(crate) fn harness() -> Harness {
-    let harness = Harness::with(DEEP, |settings| settings.delegation_styles.swarm.max_depth = 3);
+    let harness = Harness::with(deep(), |settings| settings.delegation_styles.swarm.max_depth = 3);
     std::fs::write(harness.path().join("notes.txt"), "before\n").unwrap();
     harness
 }

@@ -6,30 +6,20 @@ use brigade::core::view::{self, Activity};
 use brigade::core::{DelegationStyle, Event, Status};
 use brigade::lifecycle::{Lifecycle, Observer};
 use brigade::{Settings, Task};
+use brigade_testing::{Fault, Reply, Script, call, delegate, fault, reply};
+use serde_json::{Value, json};
 
 use crate::run::support::{Harness, check_laws, end};
 
-const ONE_CHILD: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Researcher", task = "find it" }
-
-[[reply]]
-agent = "lead"
-turn = 2
-text = "lead: {result:0}"
-
-[[reply]]
-agent = "Researcher"
-text = "found {task}"
-"#;
+fn one_child(researcher: impl IntoIterator<Item = Reply>) -> Script {
+    Script::new()
+        .agent("lead", [delegate("Researcher", "find it"), reply("lead: {result:0}").turn(2)])
+        .agent("Researcher", researcher)
+}
 
 #[tokio::test]
 async fn c12_delegate_result_has_the_role_in_the_callers_spelling() {
-    let harness = Harness::new(ONE_CHILD);
+    let harness = Harness::new(one_child([reply("found {task}")]));
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert_eq!(ending.outcome.text.as_str(), "lead: [Researcher]: found find it");
@@ -38,8 +28,7 @@ async fn c12_delegate_result_has_the_role_in_the_callers_spelling() {
 
 #[tokio::test]
 async fn c13_delegate_failure_is_a_result_and_c80_never_ends_the_parent() {
-    let script = ONE_CHILD.replace("text = \"found {task}\"", "fault = \"refused\"");
-    let harness = Harness::new(&script);
+    let harness = Harness::new(one_child([fault(Fault::Refused)]));
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert_eq!(
@@ -51,7 +40,7 @@ async fn c13_delegate_failure_is_a_result_and_c80_never_ends_the_parent() {
 
 #[tokio::test]
 async fn c08_delegate_preset_prompt_and_tools_reach_the_child() {
-    let harness = Harness::with(ONE_CHILD, |settings: &mut Settings| {
+    let harness = Harness::with(one_child([reply("found {task}")]), |settings: &mut Settings| {
         let role = SwarmRole {
             system_prompt: "You search.".to_owned(),
             tools: vec!["grep".to_owned()],
@@ -71,22 +60,9 @@ async fn c08_delegate_preset_prompt_and_tools_reach_the_child() {
 
 #[tokio::test]
 async fn c14_delegate_child_sees_nothing_of_the_parent_and_c15_has_a_session_of_its_own() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "One", task = "first" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Two", task = "second" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-text = "I was told: {heard}"
-"#;
+    let script = Script::new()
+        .agent("lead", [delegate("One", "first").delegate("Two", "second"), reply("{results}")])
+        .reply("I was told: {heard}");
     let harness = Harness::new(script);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[One]: I was told: first\n[Two]: I was told: second");
@@ -100,45 +76,30 @@ text = "I was told: {heard}"
 
 #[tokio::test]
 async fn c04_c11_delegate_from_a_child_at_the_limit_is_refused() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x" }
-[[reply]]
-agent = "lead"
-text = "{result:0}"
-[[reply]]
-agent = "Child"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { nonsense = 1 }
-[[reply]]
-agent = "Child"
-text = "{result:0}"
-"#;
-    let harness = Harness::new(script);
+    let script = |arguments: Value| {
+        Script::new()
+            .agent("lead", [delegate("Child", "x"), reply("{result:0}")])
+            .agent("Child", [call("delegate", arguments).turn(1)])
+            .agent("Grandchild", [reply("deep")])
+            .agent("Child", [reply("{result:0}")])
+    };
+    let harness = Harness::new(script(json!({ "nonsense": 1 })));
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert!(ending.outcome.text.as_str().contains("recursion"), "{}", ending.outcome.text);
 
-    let deeper = Harness::with(
-        &script.replace("nonsense = 1", "role = \"Grandchild\", task = \"y\"").replace(
-            "[[reply]]\nagent = \"Child\"\ntext",
-            "[[reply]]\nagent = \"Grandchild\"\ntext = \"deep\"\n[[reply]]\nagent = \"Child\"\ntext",
-        ),
-        |settings| settings.delegation_styles.swarm.max_depth = 2,
-    );
+    let deeper = Harness::with(script(json!({ "role": "Grandchild", "task": "y" })), |settings| {
+        settings.delegation_styles.swarm.max_depth = 2
+    });
     let ending = deeper.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[Child]: [Grandchild]: deep");
 }
 
 #[tokio::test]
 async fn c07_c17_delegate_is_absent_and_refused_when_disabled() {
-    let harness = Harness::with(ONE_CHILD, |settings| settings.delegation_styles.swarm.enabled = false);
+    let harness = Harness::with(one_child([reply("found {task}")]), |settings| {
+        settings.delegation_styles.swarm.enabled = false
+    });
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert!(ending.outcome.text.as_str().contains("Delegation is disabled in configuration"));
@@ -146,27 +107,12 @@ async fn c07_c17_delegate_is_absent_and_refused_when_disabled() {
 
 #[tokio::test]
 async fn c16_child_message_reaches_the_user_before_the_end() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Scout", task = "x", tools = [] }
-[[reply]]
-agent = "lead"
-text = "done"
-[[reply]]
-agent = "Scout"
-turn = 1
-[[reply.call]]
-tool = "message"
-arguments = { text = "half way" }
-[[reply]]
-agent = "Scout"
-delay_ms = 200
-text = "found"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [call("delegate", json!({ "role": "Scout", "task": "x", "tools": [] })), reply("done")],
+        )
+        .agent("Scout", [call("message", json!({ "text": "half way" })), reply("found").delay_ms(200)]);
     let harness = Harness::new(script);
     let mut run = harness.runtime().start(Task::new("the task")).await.unwrap();
     let root = run.session().clone();
@@ -189,15 +135,7 @@ text = "found"
 
 #[tokio::test]
 async fn c16_a_deny_rule_silences_children() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "message"
-arguments = { text = "hello" }
-[[reply]]
-text = "{result:0}"
-"#;
+    let script = Script::new().turns([call("message", json!({ "text": "hello" })), reply("{result:0}")]);
     let harness = Harness::with(script, |settings| {
         settings.permissions.deny.push("message".parse().unwrap());
     });
@@ -207,24 +145,10 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn c78_a_childs_usage_is_in_the_totals() {
-    let script = r#"
-price = { input = 2.0, output = 10.0 }
-[[reply]]
-agent = "lead"
-turn = 1
-usage = { input = 100, output = 10 }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x" }
-[[reply]]
-agent = "lead"
-text = "done"
-usage = { input = 200, output = 20 }
-[[reply]]
-agent = "Child"
-text = "ok"
-usage = { input = 50, output = 5 }
-"#;
+    let script = Script::new()
+        .price(2.0, 10.0)
+        .agent("lead", [delegate("Child", "x").tokens(100, 10), reply("done").tokens(200, 20)])
+        .agent("Child", [reply("ok").tokens(50, 5)]);
     let harness = Harness::new(script);
     let ending = harness.run().await;
     assert_eq!(ending.spent.usage.input, 350);
@@ -239,27 +163,10 @@ usage = { input = 50, output = 5 }
 
 #[tokio::test]
 async fn c79_calls_of_one_turn_run_at_once_and_answer_in_call_order() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Slow", task = "x" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Quick", task = "x" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Slow"
-delay_ms = 300
-text = "slow"
-[[reply]]
-agent = "Quick"
-text = "quick"
-"#;
+    let script = Script::new()
+        .agent("lead", [delegate("Slow", "x").delegate("Quick", "x"), reply("{results}")])
+        .agent("Slow", [reply("slow").delay_ms(300)])
+        .agent("Quick", [reply("quick")]);
     let harness = Harness::new(script);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[Slow]: slow\n[Quick]: quick");
@@ -274,26 +181,15 @@ text = "quick"
 
 #[tokio::test]
 async fn unknown_tools_on_a_whitelist_are_reported_and_do_not_widen() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x", tools = ["read_file", "teleport"] }
-[[reply]]
-agent = "lead"
-text = "{result:0}"
-[[reply]]
-agent = "Child"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "b" }
-[[reply]]
-agent = "Child"
-text = "{result:0}"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Child", "task": "x", "tools": ["read_file", "teleport"] })),
+                reply("{result:0}"),
+            ],
+        )
+        .agent("Child", [call("write_file", json!({ "path": "a", "content": "b" })), reply("{result:0}")]);
     let harness = Harness::new(script);
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
@@ -309,29 +205,18 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn plan_mode_writes_nothing_at_any_depth() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "lead", content = "b" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Child"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "child", content = "b" }
-[[reply]]
-agent = "Child"
-text = "{result:0}"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                delegate("Child", "x").call("write_file", json!({ "path": "lead", "content": "b" })),
+                reply("{results}"),
+            ],
+        )
+        .agent(
+            "Child",
+            [call("write_file", json!({ "path": "child", "content": "b" })), reply("{result:0}")],
+        );
     let harness = Harness::with(script, |settings| {
         settings.permissions = Permissions {
             mode: Mode::Plan,
@@ -346,11 +231,10 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn lifecycle_events_come_in_order_with_one_terminal_event() {
-    let script = ONE_CHILD.replace(
-        "[[reply]]\nagent = \"Researcher\"",
-        "[[reply]]\nagent = \"Researcher\"\nturn = 1\ntext = \"looking\"\n[[reply.call]]\ntool = \"echo\"\narguments = { text = \"e\" }\n[[reply]]\nagent = \"Researcher\"",
-    );
-    let harness = Harness::new(&script);
+    let harness = Harness::new(one_child([
+        reply("looking").call("echo", json!({ "text": "e" })),
+        reply("found {task}"),
+    ]));
     let mut run = harness.runtime().start(Task::new("the task")).await.unwrap();
     let mut watch = run.take_events();
     let mut observer = Observer::new();
@@ -388,26 +272,14 @@ async fn lifecycle_events_come_in_order_with_one_terminal_event() {
 
 #[tokio::test]
 async fn bad_calls_are_error_results_and_the_run_continues() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "teleport"
-[[reply.call]]
-tool = "read_file"
-arguments = { file = "x" }
-[[reply.call]]
-tool = "read_file"
-raw = '{"path":"a","path":"b"}'
-[[reply.call]]
-tool = "read_file"
-raw = '{"path":'
-[[reply.call]]
-tool = "shell"
-arguments = { command = "true" }
-[[reply]]
-text = "ok"
-"#;
+    let script = Script::new().turns([
+        call("teleport", json!({}))
+            .call("read_file", json!({ "file": "x" }))
+            .raw_call("read_file", r#"{"path":"a","path":"b"}"#)
+            .raw_call("read_file", r#"{"path":"#)
+            .call("shell", json!({ "command": "true" })),
+        reply("ok"),
+    ]);
     let harness = Harness::new(script);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
@@ -421,7 +293,7 @@ text = "ok"
 
 #[tokio::test]
 async fn empty_task_is_refused_and_leaves_no_session() {
-    let harness = Harness::new(ONE_CHILD);
+    let harness = Harness::new(one_child([reply("found {task}")]));
     assert!(harness.runtime().start(Task::new(" \n")).await.is_err());
     assert!(harness.store.inner.roots().await.unwrap().is_empty());
 }

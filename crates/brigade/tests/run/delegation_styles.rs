@@ -5,27 +5,26 @@ use brigade::core::delegation_styles::spawn::SpawnConfig;
 use brigade::core::delegation_styles::subagent::SubagentConfig;
 use brigade::core::{Agent, Event, view};
 use brigade::{AgentCatalog, Settings};
+use brigade_testing::{Fault, Purpose, Reply, Script, call, delegate, fault, reply};
+use serde_json::{Value, json};
 
 use super::support::{Harness, check_laws};
 
-const HELPER: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "subagent"
-arguments = { label = "helper", task_prompt = "look", summary_prompt = "SUM UP" }
-[[reply]]
-agent = "lead"
-text = "{result:0}"
-[[reply]]
-agent = "helper"
-purpose = "summary"
-text = "the report on: {heard}"
-[[reply]]
-agent = "helper"
-text = "the first answer"
-"#;
+fn helper() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [
+                call(
+                    "subagent",
+                    json!({ "label": "helper", "task_prompt": "look", "summary_prompt": "SUM UP" }),
+                ),
+                reply("{result:0}"),
+            ],
+        )
+        .agent("helper", [reply("the report on: {heard}").purpose(Purpose::Summary)])
+        .agent("helper", [reply("the first answer")])
+}
 
 fn subagent(settings: &mut Settings) {
     settings.delegation_styles.subagent = Some(SubagentConfig::default());
@@ -47,7 +46,7 @@ fn agent(id: &str) -> Agent {
 
 #[tokio::test]
 async fn c33_c42_c43_subagent_returns_the_answer_to_the_summary_prompt() {
-    let harness = Harness::with(HELPER, subagent);
+    let harness = Harness::with(helper(), subagent);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "the report on: SUM UP");
     let log = harness.log(&ending.session).await;
@@ -76,26 +75,16 @@ async fn c33_c42_c43_subagent_returns_the_answer_to_the_summary_prompt() {
 
 #[tokio::test]
 async fn c35_c46_subagent_at_its_turn_limit_reports_and_is_incomplete() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "subagent"
-arguments = { label = "endless", task_prompt = "go", max_turns = 2 }
-[[reply]]
-agent = "lead"
-text = "{result:0}"
-[[reply]]
-agent = "endless"
-purpose = "summary"
-text = "as far as I got"
-[[reply]]
-agent = "endless"
-[[reply.call]]
-tool = "echo"
-arguments = { text = "again" }
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("subagent", json!({ "label": "endless", "task_prompt": "go", "max_turns": 2 })),
+                reply("{result:0}"),
+            ],
+        )
+        .agent("endless", [reply("as far as I got").purpose(Purpose::Summary)])
+        .agent("endless", [call("echo", json!({ "text": "again" }))]);
     let harness = Harness::with(script, subagent);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "as far as I got\n(incomplete: turns)");
@@ -111,34 +100,13 @@ arguments = { text = "again" }
 
 #[tokio::test]
 async fn c23_subagents_nest_to_the_limit_and_are_refused_there() {
-    let script = r#"
-[[reply]]
-purpose = "summary"
-text = "{role} reports: {results}"
-[[reply]]
-agent = "lead"
-turn = 2
-text = "{result:0}"
-[[reply]]
-agent = "lead"
-[[reply.call]]
-tool = "subagent"
-arguments = { label = "one", task_prompt = "go" }
-[[reply]]
-agent = "one"
-turn = 1
-[[reply.call]]
-tool = "subagent"
-arguments = { label = "two", task_prompt = "go" }
-[[reply]]
-agent = "two"
-turn = 1
-[[reply.call]]
-tool = "subagent"
-raw = "this is not even JSON"
-[[reply]]
-text = "done"
-"#;
+    let script = Script::new()
+        .reply(reply("{role} reports: {results}").purpose(Purpose::Summary))
+        .agent("lead", [reply("{result:0}").turn(2)])
+        .agent("lead", [call("subagent", json!({ "label": "one", "task_prompt": "go" }))])
+        .agent("one", [call("subagent", json!({ "label": "two", "task_prompt": "go" })).turn(1)])
+        .agent("two", [Reply::default().raw_call("subagent", "this is not even JSON").turn(1)])
+        .reply("done");
     let harness = Harness::with(script, subagent);
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
@@ -146,39 +114,20 @@ text = "done"
     check_laws(&harness.log(&ending.session).await);
 }
 
-fn parallel(tasks: &str, more: &str) -> String {
-    format!(
-        r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "parallel_subagent"
-raw = '{{"tasks": [{tasks}]{more}}}'
-[[reply]]
-agent = "lead"
-text = "{{result:0}}"
-[[reply]]
-agent = "bad"
-fault = "refused"
-[[reply]]
-agent = "slow"
-delay_ms = 60000
-text = "never"
-[[reply]]
-purpose = "summary"
-text = "{{role}} is done"
-[[reply]]
-text = "first"
-delay_ms = 20
-"#
-    )
+fn parallel(arguments: Value) -> Script {
+    Script::new()
+        .agent("lead", [call("parallel_subagent", arguments), reply("{result:0}")])
+        .agent("bad", [fault(Fault::Refused)])
+        .agent("slow", [reply("never").delay_ms(60_000)])
+        .reply(reply("{role} is done").purpose(Purpose::Summary))
+        .reply(reply("first").delay_ms(20))
 }
 
 #[tokio::test]
 async fn parallel_subagents_return_json_in_task_order() {
-    let tasks: Vec<String> = (0..7).map(|n| format!(r#"{{"label": "t{n}", "task_prompt": "go"}}"#)).collect();
-    let harness = Harness::with(&parallel(&tasks.join(","), r#", "max_concurrent": 2"#), subagent);
+    let tasks: Vec<Value> =
+        (0..7).map(|n| json!({ "label": format!("t{n}"), "task_prompt": "go" })).collect();
+    let harness = Harness::with(parallel(json!({ "tasks": tasks, "max_concurrent": 2 })), subagent);
     let ending = harness.run().await;
     let result: serde_json::Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
     assert_eq!((result["successful"].as_u64(), result["failed"].as_u64()), (Some(7), Some(0)));
@@ -205,10 +154,9 @@ async fn parallel_subagents_return_json_in_task_order() {
 
 #[tokio::test]
 async fn fail_fast_cancels_what_still_runs_and_starts_nothing_more() {
-    let tasks = r#"{"label": "slow", "task_prompt": "go"}, {"label": "bad", "task_prompt": "go"},
-        {"label": "late", "task_prompt": "go"}"#
-        .replace('\n', " ");
-    let harness = Harness::with(&parallel(&tasks, r#", "max_concurrent": 2, "fail_fast": true"#), subagent);
+    let tasks = ["slow", "bad", "late"].map(|label| json!({ "label": label, "task_prompt": "go" }));
+    let arguments = json!({ "tasks": tasks, "max_concurrent": 2, "fail_fast": true });
+    let harness = Harness::with(parallel(arguments), subagent);
     let ending = harness.run().await;
     let result: serde_json::Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
     assert_eq!((result["successful"].as_u64(), result["failed"].as_u64()), (Some(0), Some(3)));
@@ -218,27 +166,25 @@ async fn fail_fast_cancels_what_still_runs_and_starts_nothing_more() {
     check_laws(&harness.log(&ending.session).await);
 }
 
-const DISPATCH: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "reviewer", task = "look", context = "a file" }
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "nobody", task = "look" }
-[[reply]]
-agent = "lead"
-text = "{result:0}\n{result:1}"
-[[reply]]
-agent = "reviewer"
-text = "I was asked: {task}"
-"#;
+fn dispatch() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [
+                call(
+                    "subagent_dispatch",
+                    json!({ "agent_id": "reviewer", "task": "look", "context": "a file" }),
+                )
+                .call("subagent_dispatch", json!({ "agent_id": "nobody", "task": "look" })),
+                reply("{result:0}\n{result:1}"),
+            ],
+        )
+        .agent("reviewer", [reply("I was asked: {task}")])
+}
 
 #[tokio::test]
 async fn c55_c56_c58_a_dispatch_returns_result_and_session_id() {
-    let harness = Harness::with(DISPATCH, |settings| {
+    let harness = Harness::with(dispatch(), |settings| {
         settings.agents = AgentCatalog::new().with(agent("reviewer")).with(agent("coder"));
     });
     let ending = harness.run().await;
@@ -254,28 +200,11 @@ async fn c55_c56_c58_a_dispatch_returns_result_and_session_id() {
 
 #[tokio::test]
 async fn c61_c62_agents_dispatch_each_other_until_the_cap() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "a", task = "go" }
-[[reply]]
-agent = "a"
-turn = 1
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "b", task = "go" }
-[[reply]]
-agent = "b"
-turn = 1
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "a", task = "go" }
-[[reply]]
-text = "{role} had: {results}"
-"#;
+    let script = Script::new()
+        .agent("lead", [call("subagent_dispatch", json!({ "agent_id": "a", "task": "go" })).turn(1)])
+        .agent("a", [call("subagent_dispatch", json!({ "agent_id": "b", "task": "go" })).turn(1)])
+        .agent("b", [call("subagent_dispatch", json!({ "agent_id": "a", "task": "go" })).turn(1)])
+        .reply("{role} had: {results}");
     let harness = Harness::with(script, |settings| {
         let one = |id: &str| Agent { max_concurrency: Some(1), ..agent(id) };
         settings.agents = AgentCatalog::new().with(one("a")).with(one("b"));
@@ -292,44 +221,29 @@ text = "{role} had: {results}"
 
 #[tokio::test]
 async fn c63_c64_c69_c74_spawn_runs_a_nested_loop_with_ids_of_its_own() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "subagent_spawn"
-arguments = { task = "outer", description = "outer", maxTurns = 3, systemPrompt = "Be brief." }
-[[reply.call]]
-tool = "subagent_delegate"
-arguments = { task = "one answer", description = "single" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "outer"
-turn = 1
-[[reply.call]]
-tool = "subagent_spawn"
-arguments = { task = "inner" }
-[[reply]]
-agent = "outer"
-text = "outer got {results}"
-[[reply]]
-agent = "single"
-text = "one answer only"
-[[reply.call]]
-tool = "echo"
-arguments = { text = "no" }
-[[reply]]
-agent = "subagent task"
-turn = 1
-[[reply.call]]
-tool = "subagent_spawn"
-arguments = { task = "too deep" }
-[[reply]]
-agent = "subagent task"
-text = "inner got {results}"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call(
+                    "subagent_spawn",
+                    json!({
+                        "task": "outer",
+                        "description": "outer",
+                        "maxTurns": 3,
+                        "systemPrompt": "Be brief.",
+                    }),
+                )
+                .call("subagent_delegate", json!({ "task": "one answer", "description": "single" })),
+                reply("{results}"),
+            ],
+        )
+        .agent("outer", [call("subagent_spawn", json!({ "task": "inner" })), reply("outer got {results}")])
+        .agent("single", [reply("one answer only").call("echo", json!({ "text": "no" }))])
+        .agent(
+            "subagent task",
+            [call("subagent_spawn", json!({ "task": "too deep" })), reply("inner got {results}")],
+        );
     let harness = Harness::with(script, spawn);
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
@@ -353,49 +267,22 @@ text = "inner got {results}"
 
 #[tokio::test]
 async fn background_children_report_later_and_accept_messages_and_stops() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Quick", task = "go", background = true }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Endless", task = "go", background = true }
-[[reply]]
-agent = "lead"
-turn = 2
-text = "working on"
-[[reply.call]]
-tool = "tell"
-arguments = { session_id = "ROOT.1-1", text = "hurry" }
-[[reply.call]]
-tool = "stop"
-arguments = { session_id = "elsewhere", text = "hurry" }
-[[reply]]
-agent = "lead"
-turn = 3
-text = "I would end here"
-[[reply]]
-agent = "lead"
-turn = 4
-text = "heard: {heard}"
-[[reply.call]]
-tool = "echo"
-arguments = { text = "x" }
-[[reply]]
-agent = "lead"
-text = "the end"
-[[reply]]
-agent = "Quick"
-text = "quick result"
-delay_ms = 300
-[[reply]]
-agent = "Endless"
-delay_ms = 600
-text = "told: {heard}"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Quick", "task": "go", "background": true }))
+                    .call("delegate", json!({ "role": "Endless", "task": "go", "background": true })),
+                reply("working on")
+                    .call("tell", json!({ "session_id": "ROOT.1-1", "text": "hurry" }))
+                    .call("stop", json!({ "session_id": "elsewhere", "text": "hurry" })),
+                reply("I would end here"),
+                reply("heard: {heard}").call("echo", json!({ "text": "x" })),
+                reply("the end"),
+            ],
+        )
+        .agent("Quick", [reply("quick result").delay_ms(300)])
+        .agent("Endless", [reply("told: {heard}").delay_ms(600)]);
     let harness = Harness::with(script, |settings| {
         settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Background].into();
@@ -422,45 +309,36 @@ text = "told: {heard}"
 
 #[tokio::test]
 async fn result_that_does_not_fit_its_schema_is_asked_for_again() {
-    let script = |good: &str| {
-        format!(
-            r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = {{ role = "R", task = "go", schema = {{ type = "object", required = ["n"] }} }}
-[[reply]]
-agent = "lead"
-text = "{{result:0}}"
-[[reply]]
-agent = "R"
-turn = 1
-text = "not JSON"
-[[reply]]
-agent = "R"
-turn = 2
-text = "[1]"
-[[reply]]
-agent = "R"
-text = '{good}'
-"#
-        )
+    let script = |kind: &str, good: &str| {
+        Script::new()
+            .agent(
+                "lead",
+                [
+                    call(
+                        "delegate",
+                        json!({
+                            "role": "R",
+                            "task": "go",
+                            "schema": { "type": kind, "required": ["n"] },
+                        }),
+                    ),
+                    reply("{result:0}"),
+                ],
+            )
+            .agent("R", [reply("not JSON"), reply("[1]"), reply(good)])
     };
     let extras = |settings: &mut Settings| {
         settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Schema].into();
     };
-    let harness =
-        Harness::with(&script("```json\n{\"n\": 1}\n```").replace("\n{\"n\": 1}\n", "{\"n\": 1}"), extras);
+    let harness = Harness::with(script("object", "```json{\"n\": 1}```"), extras);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), r#"[R]: {"n":1}"#);
     check_laws(&harness.log(&ending.session).await);
-    let harness = Harness::with(&script("{}").replace("type = \"object\"", "type = \"nonsense\""), extras);
+    let harness = Harness::with(script("nonsense", "{}"), extras);
     let ending = harness.run().await;
     assert!(ending.outcome.text.as_str().starts_with("Invalid 'schema' argument"), "{}", ending.outcome.text);
-    let harness = Harness::with(&script("{}"), extras);
+    let harness = Harness::with(script("object", "{}"), extras);
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
     assert!(text.starts_with("Sub-agent 'R' failed: the result does not match the schema"), "{text}");
@@ -468,30 +346,18 @@ text = '{good}'
 
 #[tokio::test]
 async fn long_result_is_cut_and_can_be_read_further() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Long", task = "LONG" }
-[[reply]]
-agent = "lead"
-turn = 2
-[[reply.call]]
-tool = "read_result"
-arguments = { handle = "HANDLE", offset = 30 }
-[[reply.call]]
-tool = "read_result"
-arguments = { handle = "HANDLE", pattern = "^c+$" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Long"
-text = "aaaaaaaaaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbbbbbbbbbbbbbb\ncccc"
-"#;
-    let harness = Harness::with(script, |settings| settings.limits.result_bytes = 20);
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                delegate("Long", "LONG"),
+                call("read_result", json!({ "handle": "HANDLE", "offset": 30 }))
+                    .call("read_result", json!({ "handle": "HANDLE", "pattern": "^c+$" })),
+                reply("{results}"),
+            ],
+        )
+        .agent("Long", [reply("aaaaaaaaaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbbbbbbbbbbbbbb\ncccc")]);
+    let harness = Harness::with(&script, |settings| settings.limits.result_bytes = 20);
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
     // The script cannot know the id. Its second request is refused without revealing other sessions.
@@ -501,23 +367,20 @@ text = "aaaaaaaaaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbbbbbbbbbbbbbb\ncccc"
 #[tokio::test]
 async fn c81_delegate_child_at_its_limit_cannot_delegate() {
     let tools = [
-        ("delegate", "role = 'x', task = 'x'"),
-        ("subagent", "label = 'x', task_prompt = 'x'"),
-        ("parallel_subagent", "tasks = [{ label = 'x', task_prompt = 'x' }]"),
-        ("subagent_dispatch", "agent_id = 'reviewer', task = 'x'"),
-        ("subagent_spawn", "task = 'x', description = 'x'"),
-        ("subagent_delegate", "task = 'x', description = 'x'"),
+        ("delegate", json!({ "role": "x", "task": "x" })),
+        ("subagent", json!({ "label": "x", "task_prompt": "x" })),
+        ("parallel_subagent", json!({ "tasks": [{ "label": "x", "task_prompt": "x" }] })),
+        ("subagent_dispatch", json!({ "agent_id": "reviewer", "task": "x" })),
+        ("subagent_spawn", json!({ "task": "x", "description": "x" })),
+        ("subagent_delegate", json!({ "task": "x", "description": "x" })),
     ];
-    let calls: String = tools
-        .iter()
-        .map(|(tool, arguments)| format!("[[reply.call]]\ntool = '{tool}'\narguments = {{ {arguments} }}\n"))
-        .collect();
-    let script = format!(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-         arguments = {{ role = 'Child', task = 'go' }}\n[[reply]]\nagent = 'lead'\ntext = 'end'\n\
-         [[reply]]\nagent = 'Child'\nturn = 1\n{calls}[[reply]]\ntext = 'end'\n"
-    );
-    let harness = Harness::with(&script, |settings| {
+    let calls =
+        tools.into_iter().fold(Reply::default(), |reply, (tool, arguments)| reply.call(tool, arguments));
+    let script = Script::new()
+        .agent("lead", [delegate("Child", "go"), reply("end")])
+        .agent("Child", [calls.turn(1)])
+        .reply("end");
+    let harness = Harness::with(script, |settings| {
         subagent(settings);
         spawn(settings);
         settings.agents = AgentCatalog::new().with(agent("reviewer"));
@@ -534,27 +397,15 @@ async fn c81_delegate_child_at_its_limit_cannot_delegate() {
 
 #[tokio::test]
 async fn detached_child_runs_under_its_own_lease() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Later", task = "go", background = "detach" }
-[[reply]]
-agent = "lead"
-text = "I do not wait"
-[[reply]]
-agent = "Later"
-turn = 1
-delay_ms = 300
-[[reply.call]]
-tool = "echo"
-arguments = { text = "still here" }
-[[reply]]
-agent = "Later"
-text = "late result"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Later", "task": "go", "background": "detach" })),
+                reply("I do not wait"),
+            ],
+        )
+        .agent("Later", [call("echo", json!({ "text": "still here" })).delay_ms(300), reply("late result")]);
     let harness = Harness::with(script, |settings| {
         settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Background].into();
@@ -584,13 +435,10 @@ text = "late result"
 #[tokio::test]
 async fn hundred_large_results_keep_the_lead_request_small() {
     let long = "y".repeat(1 << 20);
-    let script = format!(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-         arguments = {{ role = 'Long', task = 'go {{n}}' }}\nrepeat = 100\n\
-         [[reply]]\nagent = 'lead'\ntext = 'end'\n\
-         [[reply]]\nagent = 'Long'\ntext = '{long}'\nusage = {{ input = 10, output = 10 }}\n"
-    );
-    let harness = Harness::new(&script);
+    let script = Script::new()
+        .agent("lead", [delegate("Long", "go {n}").repeat(100), reply("end")])
+        .agent("Long", [reply(&long).tokens(10, 10)]);
+    let harness = Harness::new(script);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "end");
     let answers = harness.answers(&ending.session).await;
@@ -611,29 +459,25 @@ async fn hundred_large_results_keep_the_lead_request_small() {
 
 #[tokio::test]
 async fn role_with_the_name_of_an_agent_runs_that_agent() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "REVIEWER", task = "go", tools = ["echo", "write_file"] }
-[[reply]]
-agent = "lead"
-text = "{result:0}"
-[[reply]]
-agent = "reviewer"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "x", content = "x" }
-[[reply.call]]
-tool = "echo"
-arguments = { text = "I am {role}" }
-[[reply]]
-agent = "reviewer"
-text = "{results}"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call(
+                    "delegate",
+                    json!({ "role": "REVIEWER", "task": "go", "tools": ["echo", "write_file"] }),
+                ),
+                reply("{result:0}"),
+            ],
+        )
+        .agent(
+            "reviewer",
+            [
+                call("write_file", json!({ "path": "x", "content": "x" }))
+                    .call("echo", json!({ "text": "I am {role}" })),
+                reply("{results}"),
+            ],
+        );
     let harness = Harness::with(script, |settings| {
         let tools = Some(vec!["echo".to_owned(), "read_file".to_owned()]);
         settings.agents = AgentCatalog::new().with(Agent { tools, ..agent("reviewer") });

@@ -6,34 +6,25 @@ use brigade::core::permission::Mode;
 use brigade::core::{Event, Status};
 use brigade::store::Owner;
 use brigade::{ResumeOptions, RunError, StoreError, Task};
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
-const TWO_EDITS: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "a.txt" }
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "a.txt", old = "one", new = "1" }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "a.txt", old = "two", new = "2" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "b.txt", content = "b" }
-[[reply]]
-text = "{results}"
-"#;
+fn two_edits() -> Script {
+    Script::new().turns([
+        call("read_file", json!({ "path": "a.txt" })),
+        call("edit_file", json!({ "path": "a.txt", "old": "one", "new": "1" }))
+            .call("edit_file", json!({ "path": "a.txt", "old": "two", "new": "2" }))
+            .call("write_file", json!({ "path": "b.txt", "content": "b" })),
+        reply("{results}"),
+    ])
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_of_one_file_in_one_reply_all_happen() {
     for _ in 0..10 {
-        let harness = Harness::new(TWO_EDITS);
+        let harness = Harness::new(two_edits());
         std::fs::write(harness.path().join("a.txt"), "one two\n").unwrap();
         let result = harness.run().await;
         assert_eq!(
@@ -49,15 +40,7 @@ async fn edits_of_one_file_in_one_reply_all_happen() {
 
 #[tokio::test]
 async fn ask_rule_on_delegate_requests_approval() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x" }
-[[reply]]
-text = "{result:0}"
-"#;
+    let script = Script::new().turns([delegate("Child", "x"), reply("{result:0}")]);
     let harness =
         Harness::with(script, |settings| settings.permissions.ask.push("delegate".parse().unwrap()));
     let result = harness.run().await;
@@ -67,7 +50,7 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn dropped_run_can_be_resumed_in_the_same_process() {
-    let harness = Harness::new("[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'done'");
+    let harness = Harness::new(Script::new().turns([fault(Fault::Hang).attempt(1), reply("done")]));
     let runtime = harness.runtime().with_owner(Owner::this_process());
     let run = runtime.start(Task::new("the task")).await.unwrap();
     let session = run.session().clone();
@@ -85,19 +68,12 @@ async fn dropped_run_can_be_resumed_in_the_same_process() {
 
 #[tokio::test]
 async fn mode_given_on_resume_narrows_an_open_round() {
-    let script = r#"
-[[reply]]
-turn = 1
-attempt = 1
-fault = "hang"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "b" }
-[[reply]]
-text = "{result:0}"
-"#;
+    let script = Script::new()
+        .turns([
+            fault(Fault::Hang).attempt(1),
+            call("write_file", json!({ "path": "a", "content": "b" })).turn(1),
+        ])
+        .reply("{result:0}");
     let harness = Harness::with(script, |settings| settings.permissions.mode = Mode::Auto);
     let run = harness.start().await;
     let session = run.session().clone();
@@ -111,31 +87,20 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn detached_child_that_crashed_can_be_resumed() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x", tools = ["read_file"] }
-[[reply]]
-agent = "lead"
-text = "done"
-[[reply]]
-turn = 1
-text = "child"
-[[reply]]
-turn = 2
-attempt = 1
-fault = "hang"
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "b" }
-[[reply]]
-text = "{result:0}"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Child", "task": "x", "tools": ["read_file"] })),
+                reply("done"),
+            ],
+        )
+        .turns([
+            reply("child"),
+            fault(Fault::Hang).attempt(1),
+            call("write_file", json!({ "path": "a", "content": "b" })).turn(2),
+        ])
+        .reply("{result:0}");
     let harness = Harness::new(script);
     let result = harness.run().await;
     let child = result.session.child("1-0".parse().unwrap());
@@ -152,18 +117,10 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn cut_reply_is_charged_unconfirmed_and_runs_no_calls() {
-    let script = r#"
-[[reply]]
-turn = 1
-attempt = 1
-fault = "cut"
-text = "half"
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "b" }
-[[reply]]
-text = "whole"
-"#;
+    let script = Script::new().turns([
+        reply("half").call("write_file", json!({ "path": "a", "content": "b" })).fault(Fault::Cut).attempt(1),
+        reply("whole"),
+    ]);
     let harness = Harness::new(script);
     let result = harness.run().await;
     assert_eq!(result.outcome.text.as_str(), "whole");
@@ -174,9 +131,7 @@ text = "whole"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_message_during_a_model_call_is_paid_for() {
     for delay in 0..12 {
-        let harness = Harness::new(
-            "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'e' }\n[[reply]]\ntext = 'ok'",
-        );
+        let harness = Harness::new(Script::new().turns([call("echo", json!({ "text": "e" })), reply("ok")]));
         let runtime = harness.runtime();
         let run = runtime.start(Task::new("the task")).await.unwrap();
         let session = run.session().clone();
@@ -193,18 +148,11 @@ async fn long_message_during_a_model_call_is_paid_for() {
 
 #[tokio::test]
 async fn next_round_keeps_the_mode_of_the_last_one() {
-    let script = r#"
-[[reply]]
-turn = 1
-text = "first"
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "b" }
-[[reply]]
-text = "{result:0}"
-"#;
+    let script = Script::new().turns([
+        reply("first"),
+        call("write_file", json!({ "path": "a", "content": "b" })),
+        reply("{result:0}"),
+    ]);
     let mode = std::sync::Arc::new(std::sync::Mutex::new(Mode::Plan));
     let current = mode.clone();
     let harness = Harness::with(script, move |settings| settings.permissions.mode = *current.lock().unwrap());
@@ -220,7 +168,7 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn wrap_up_after_a_short_timeout_is_short_too() {
-    let harness = Harness::new("[[reply]]\nfault = 'hang'");
+    let harness = Harness::new(Script::new().reply(fault(Fault::Hang)));
     let started = std::time::Instant::now();
     let result = harness.run_task(Task::new("go").timeout(Duration::from_millis(200))).await;
     assert!(matches!(result.outcome.status, Status::Incomplete { .. }));

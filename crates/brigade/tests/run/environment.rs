@@ -6,30 +6,24 @@ use std::sync::{Arc, Mutex};
 use brigade::core::delegation::Environment;
 use brigade::core::permission::Mode;
 use brigade::core::{Event, SessionId};
-use brigade::model::script::Script;
+use brigade::model::script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
 use brigade::{ModeOrigin, Models, ResumeOptions, Runtime, Settings, Task, Workspace};
+use brigade_testing::{Script, delegate};
 use futures::stream::BoxStream;
 
 use crate::run::support::{CrashStore, dead_owner, end};
 
-const DELEGATE: &str = "
-[[reply]]
-agent = 'lead'
-turn = 1
-[[reply.call]]
-tool = 'delegate'
-arguments = { role = 'Helper', task = 'help' }
-[[reply]]
-text = 'done'
-";
+fn one_child() -> Script {
+    Script::new().agent("lead", [delegate("Helper", "help").turn(1)]).reply("done")
+}
 
 /// System prompts that a model received, each with the agent.
 type Prompts = Arc<Mutex<Vec<(String, String)>>>;
 
 struct RecordingModel {
-    script: Script,
+    script: script::Script,
     prompts: Prompts,
 }
 
@@ -65,8 +59,7 @@ impl Fixture {
         settings.instructions = Some("Use tabs.".into());
         settings.environment =
             Some(Environment { system: "linux".into(), date: date.into(), git: Some(git.into()) });
-        let model =
-            RecordingModel { script: Script::parse(DELEGATE).unwrap(), prompts: self.prompts.clone() };
+        let model = RecordingModel { script: one_child().model(), prompts: self.prompts.clone() };
         let runtime = Runtime::new(self.store.clone(), settings, Models::default().with("script", model));
         runtime.with_owner(dead_owner())
     }

@@ -5,37 +5,22 @@ use std::time::Duration;
 use brigade::core::Status;
 use brigade::store::Owner;
 use brigade::{ResumeOptions, RunError, StoreError};
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
-const SLOW: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "part {n}" }
-repeat = 4
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Child"
-turn = 1
-delay_ms = 100
-[[reply.call]]
-tool = "echo"
-arguments = { text = "e" }
-[[reply]]
-agent = "Child"
-delay_ms = 100
-text = "did {task}"
-"#;
+fn slow() -> Script {
+    Script::new().agent("lead", [delegate("Child", "part {n}").repeat(4), reply("{results}")]).agent(
+        "Child",
+        [call("echo", json!({ "text": "e" })).delay_ms(100), reply("did {task}").delay_ms(100)],
+    )
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_runner_fences_the_first_without_losing_events() {
     for pause in [20, 120, 180, 260] {
-        let harness = Harness::with(SLOW, |settings| settings.delegation_styles.swarm.max_concurrent = 2);
+        let harness = Harness::with(slow(), |settings| settings.delegation_styles.swarm.max_concurrent = 2);
         let run = harness.start().await;
         let root = run.session().clone();
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -53,7 +38,7 @@ async fn second_runner_fences_the_first_without_losing_events() {
 
 #[tokio::test]
 async fn tree_with_a_living_runner_is_not_taken_over() {
-    let harness = Harness::new(SLOW);
+    let harness = Harness::new(slow());
     let alive = harness.runtime().with_owner(Owner::this_process());
     let run = alive.start(brigade::Task::new("the task")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(30)).await;

@@ -4,26 +4,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::core::{SessionId, ToolSpec};
-use brigade::model::script::Script;
+use brigade::model::script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
 use brigade::tool::{Memory, ShellSettings, WebSettings};
 use brigade::{Models, Runtime, Settings, Task, Workspace};
 use brigade_sandbox::GuardCommand;
+use brigade_testing::{Script, delegate};
 use futures::stream::BoxStream;
 
 use crate::run::support::end;
 
-const DELEGATE: &str = "
-[[reply]]
-agent = 'lead'
-turn = 1
-[[reply.call]]
-tool = 'delegate'
-arguments = { role = 'Helper', task = 'help' }
-[[reply]]
-text = 'done'
-";
+fn one_child() -> Script {
+    Script::new().agent("lead", [delegate("Helper", "help").turn(1)]).reply("done")
+}
 
 /// System prompt and tools of a request.
 struct Fixed {
@@ -50,7 +44,7 @@ impl Fixed {
 type Requests = Arc<Mutex<Vec<(SessionId, Fixed)>>>;
 
 struct RecordingModel {
-    script: Script,
+    script: script::Script,
     requests: Requests,
 }
 
@@ -82,7 +76,7 @@ async fn first_requests() -> (Fixed, Fixed) {
         output_limit: 1_000,
     });
     let requests = Requests::default();
-    let model = RecordingModel { script: Script::parse(DELEGATE).unwrap(), requests: requests.clone() };
+    let model = RecordingModel { script: one_child().model(), requests: requests.clone() };
     let runtime =
         Runtime::new(Arc::new(MemoryStore::new()), settings, Models::default().with("script", model));
     end(runtime.start(Task::new("x")).await.unwrap()).await.unwrap();

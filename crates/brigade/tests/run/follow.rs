@@ -5,24 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brigade::core::{Cursor, Event, Record, SessionId};
-use brigade::model::script::Script;
 use brigade::store::SqliteStore;
 use brigade::{Follow, Models, ResumeOptions, RunEvent, RunEvents, Runtime, Settings, Task, Workspace};
+use brigade_testing::{Script, delegate, reply};
 
 use crate::run::support::{Harness, TEST_TIMEOUT, end};
 
-const DELEGATES: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Helper", task = "help" }
-[[reply]]
-text = "one two three four five six seven eight"
-chunks = 8
-chunk_delay_ms = 20
-"#;
+fn delegates() -> Script {
+    Script::new()
+        .agent("lead", [delegate("Helper", "help").turn(1)])
+        .reply(reply("one two three four five six seven eight").chunks(8).chunk_delay_ms(20))
+}
 
 /// Follows a session until its `rounds`-th end. Returns the records, and the text of the deltas by session.
 async fn follow_rounds(
@@ -53,7 +46,7 @@ async fn follow_rounds(
 
 #[tokio::test]
 async fn follower_in_the_process_of_a_run_gets_records_and_deltas() {
-    let harness = Harness::new(DELEGATES);
+    let harness = Harness::new(delegates());
     let session = harness.runtime().new_session().unwrap();
     // Another runtime on the same store, before the session exists.
     let mut follower = harness.runtime().follow(&session, Cursor::START);
@@ -71,7 +64,7 @@ async fn follower_in_the_process_of_a_run_gets_records_and_deltas() {
 
 #[tokio::test]
 async fn follower_continues_over_rounds_from_its_cursor() {
-    let harness = Harness::new(DELEGATES);
+    let harness = Harness::new(delegates());
     let runtime = harness.runtime();
     let session = harness.run().await.session;
     let mut follower = runtime.follow(&session, Cursor::START);
@@ -89,7 +82,7 @@ async fn follower_continues_over_rounds_from_its_cursor() {
 
 #[tokio::test]
 async fn stream_of_a_resumed_run_begins_with_its_own_events() {
-    let harness = Harness::new(DELEGATES);
+    let harness = Harness::new(delegates());
     let session = harness.run().await.session;
     let known = harness.log(&session).await.len();
     let runtime = harness.runtime();
@@ -120,7 +113,7 @@ async fn records_of(mut events: RunEvents) -> Vec<Record> {
 
 #[tokio::test]
 async fn follower_that_reads_late_gets_no_delta_after_its_reply() {
-    let harness = Harness::new(DELEGATES);
+    let harness = Harness::new(delegates());
     let session = harness.runtime().new_session().unwrap();
     let mut follower = harness.runtime().follow(&session, Cursor::START);
     harness.run_task(Task::new("the task").session(session.clone())).await;
@@ -133,7 +126,7 @@ async fn follower_that_reads_late_gets_no_delta_after_its_reply() {
 
 #[tokio::test]
 async fn events_of_a_run_after_a_position_include_earlier_ones() {
-    let harness = Harness::new(DELEGATES);
+    let harness = Harness::new(delegates());
     let session = harness.run().await.session;
     let known = harness.log(&session).await;
     let runtime = harness.runtime();
@@ -151,7 +144,7 @@ async fn events_of_a_run_after_a_position_include_earlier_ones() {
 async fn reading_the_events_of_a_run_reads_nothing_from_the_store() {
     let mut rows = Vec::new();
     for is_read in [false, true] {
-        let harness = Harness::new(DELEGATES);
+        let harness = Harness::new(delegates());
         let mut run = harness.start().await;
         let mut count = 0;
         if is_read {
@@ -174,7 +167,7 @@ async fn follower_elsewhere_gets_whole_replies_and_no_deltas() {
     let place = folder.path().join("sessions.db");
     let runtime = || {
         let settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
-        let models = Models::default().with("script", Script::parse(DELEGATES).unwrap());
+        let models = Models::default().with("script", delegates().model());
         Runtime::new(Arc::new(SqliteStore::open(&place).unwrap()), settings, models)
     };
     let (here, elsewhere) = (runtime(), runtime());

@@ -9,49 +9,40 @@ use brigade::core::permission::Mode;
 use brigade::core::{Agent, Authority, Budget, Cursor, Delegation, Event, Limit, Record, SessionId, Status};
 use brigade::store::{MemoryStore, SqliteStore, export, import};
 use brigade::{AgentCatalog, ApprovalPolicy, ModeOrigin, ResumeOptions, Settings, Store};
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
+use serde_json::json;
 
 use crate::run::crash::run_until_crash;
 use crate::run::support::{Harness, check_import, check_laws, end};
 
 /// A tool of each effect, at every level of the tree.
-const WORK: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "begin"
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "work" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "lead.txt", content = "x" }
-[[reply.call]]
-tool = "echo"
-arguments = { text = "pure" }
-[[reply]]
-agent = "Child"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Leaf", task = "work" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "child.txt", content = "x" }
-[[reply]]
-agent = "Leaf"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "leaf.txt", content = "x" }
-[[reply.call]]
-tool = "echo"
-arguments = { text = "pure" }
-[[reply]]
-text = "over"
-"#;
+fn work() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [reply("begin")
+                .delegate("Child", "work")
+                .call("write_file", json!({ "path": "lead.txt", "content": "x" }))
+                .call("echo", json!({ "text": "pure" }))
+                .turn(1)],
+        )
+        .agent(
+            "Child",
+            [delegate("Leaf", "work")
+                .call("write_file", json!({ "path": "child.txt", "content": "x" }))
+                .turn(1)],
+        )
+        .agent(
+            "Leaf",
+            [call("write_file", json!({ "path": "leaf.txt", "content": "x" }))
+                .call("echo", json!({ "text": "pure" }))
+                .turn(1)],
+        )
+        .reply("over")
+}
 
 fn harness(mode: Mode) -> Harness {
-    Harness::with(WORK, move |settings| {
+    Harness::with(work(), move |settings| {
         settings.permissions.mode = mode;
         settings.delegation_styles.swarm.max_depth = 3;
         settings.budget = Budget { tokens: Limit::AtMost(100_000), ..settings.budget };
@@ -108,26 +99,17 @@ async fn tree_that_was_not_imported_runs_its_open_calls() {
 
 #[tokio::test]
 async fn imported_tree_closes_approvals_and_forgets_always_rules() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a.txt", content = "x" }
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "b.txt", content = "x" }
-[[reply]]
-text = "{results}"
-"#;
+    let script = Script::new().turns([
+        call("write_file", json!({ "path": "a.txt", "content": "x" })),
+        call("write_file", json!({ "path": "b.txt", "content": "x" })),
+        reply("{results}"),
+    ]);
     let asking = |settings: &mut Settings| {
         settings.permissions.mode = Mode::Ask;
         settings.approval_policy = ApprovalPolicy::AskUser;
         settings.limits.question_timeout = Duration::from_millis(200);
     };
-    let from = Harness::with(script, move |settings| {
+    let from = Harness::with(&script, move |settings| {
         asking(settings);
         settings.limits.question_timeout = Duration::from_secs(60);
     });
@@ -143,7 +125,7 @@ text = "{results}"
     }
     // The answer is recorded, and perhaps the call. Then the runner is gone.
     drop(run);
-    let to = Harness::with(script, asking);
+    let to = Harness::with(&script, asking);
     export_to(&from, &root, &to).await;
     let result = end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
@@ -152,10 +134,9 @@ text = "{results}"
 
 #[tokio::test]
 async fn imported_agent_drops_api_base_and_key_of_others() {
-    let from =
-        Harness::with("[[reply]]\nturn = 1\nfault = \"hang\"\n[[reply]]\ntext = \"over\"", |settings| {
-            settings.agents = AgentCatalog::new().with(Agent { id: "victim".to_owned(), ..Agent::default() });
-        });
+    let from = Harness::with(Script::new().turns([fault(Fault::Hang), reply("over")]), |settings| {
+        settings.agents = AgentCatalog::new().with(Agent { id: "victim".to_owned(), ..Agent::default() });
+    });
     let crafted = Agent {
         model: Some("script".to_owned()),
         api_base: Some("http://elsewhere.example".to_owned()),
@@ -166,7 +147,7 @@ async fn imported_agent_drops_api_base_and_key_of_others() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         run.session().clone()
     };
-    let to = Harness::new("[[reply]]\ntext = 'over'");
+    let to = Harness::new(Script::new().reply("over"));
     let mark = export_to(&from, &root, &to).await;
     end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     for record in to.log(&root).await.iter().filter(|record| to.store.is_after(record.pos, mark)) {
@@ -221,26 +202,15 @@ async fn written(
     resumed: impl Fn(&mut Settings) + 'static,
     modes: &[Option<Mode>],
 ) -> bool {
-    let script = r#"
-[[reply]]
-turn = 1
-attempt = 1
-fault = "hang"
-[[reply]]
-turn = 1
-attempt = 2
-fault = "hang"
-[[reply]]
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a.txt", content = "x" }
-"#;
-    let first = Harness::with(script, begun);
+    let script = Script::new()
+        .turns([fault(Fault::Hang).attempt(1), fault(Fault::Hang).turn(1).attempt(2)])
+        .reply(call("write_file", json!({ "path": "a.txt", "content": "x" })));
+    let first = Harness::with(&script, begun);
     let run = first.start().await;
     let session = run.session().clone();
     tokio::time::sleep(Duration::from_millis(60)).await;
     drop(run);
-    let mut second = Harness::with(script, resumed);
+    let mut second = Harness::with(&script, resumed);
     second.store = first.store.clone();
     for (mode, is_last) in modes.iter().zip((0..modes.len()).map(|at| at + 1 == modes.len())) {
         let more = ResumeOptions { mode: *mode, turns: Some(3), ..ResumeOptions::default() };
@@ -288,12 +258,12 @@ async fn configured_mode_that_is_narrower_now_binds_an_open_round() {
 #[tokio::test]
 async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
     let mode_of_last_round = async |origin: ModeOrigin, now: ModeOrigin, more: Option<Mode>| {
-        let first = Harness::with("[[reply]]\ntext = 'over'", move |settings| {
+        let first = Harness::with(Script::new().reply("over"), move |settings| {
             settings.permissions.mode = Mode::Auto;
             settings.mode_origin = origin;
         });
         let session = first.run().await.session;
-        let mut second = Harness::with("[[reply]]\ntext = 'over'", move |settings| {
+        let mut second = Harness::with(Script::new().reply("over"), move |settings| {
             settings.permissions.mode = Mode::Ask;
             settings.mode_origin = now;
         });
@@ -321,25 +291,12 @@ async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
 /// A child does not resume an imported log that has its id.
 #[tokio::test]
 async fn imported_log_with_the_id_of_a_new_child_is_not_resumed() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "first"
-[[reply]]
-agent = "lead"
-turn = 2
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "work" }
-[[reply]]
-text = "{results}"
-"#;
+    let script =
+        Script::new().agent("lead", [reply("first"), delegate("Child", "work").turn(2)]).reply("{results}");
     let auto = |settings: &mut Settings| settings.permissions.mode = Mode::Auto;
     let to = Harness::with(script, auto);
     let root = to.run().await.session;
-    let planted =
-        "[[reply]]\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'a.txt', content = 'x' }";
+    let planted = Script::new().reply(call("write_file", json!({ "path": "a.txt", "content": "x" })));
     let from = Harness::with(planted, auto);
     let (_, other) = run_until_crash(&from, None, 2).await;
     let mut records = from.store.inner.read(&other.unwrap(), 0).await.unwrap();

@@ -4,32 +4,25 @@ use std::sync::{Arc, Mutex};
 
 use brigade::core::event::CallFault;
 use brigade::core::{Event, Message, Purpose, Status};
-use brigade::model::script::Script;
+use brigade::model::script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
 use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
 use futures::stream::BoxStream;
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
 /// Ten turns of 2,000 bytes each, in a context window that holds four of them.
-const GROWING_SCRIPT: &str = r#"
-window = 2500
-[[reply]]
-purpose = "compaction"
-text = "Summary at {turn}."
-[[reply]]
-turn = 14
-text = "done"
-[[reply]]
-[[reply.call]]
-tool = "echo"
-arguments = { text = "LONG {turn}" }
-"#;
-
 fn growing() -> Harness {
-    let long = "0123456789".repeat(200);
-    Harness::new(&GROWING_SCRIPT.replace("LONG", &long))
+    let text = format!("{} {{turn}}", "0123456789".repeat(200));
+    let script = Script::new()
+        .window(2500)
+        .reply(reply("Summary at {turn}.").purpose(Purpose::Compaction))
+        .reply(reply("done").turn(14))
+        .reply(call("echo", json!({ "text": text })));
+    Harness::new(script)
 }
 
 fn count(events: &[Event], wanted: impl Fn(&Event) -> bool) -> usize {
@@ -76,24 +69,12 @@ async fn summary_survives_a_crash_at_every_append() {
 
 #[tokio::test]
 async fn conversation_that_the_model_refuses_is_summarised_and_asked_again() {
-    let harness = Harness::new(
-        r#"
-[[reply]]
-purpose = "compaction"
-text = "It was read."
-[[reply]]
-turn = 1
-text = "I look."
-[[reply.call]]
-tool = "echo"
-arguments = { text = "much" }
-[[reply]]
-turn = 2
-fault = "overflow"
-[[reply]]
-text = "end: {messages}"
-"#,
-    );
+    let harness =
+        Harness::new(Script::new().reply(reply("It was read.").purpose(Purpose::Compaction)).turns([
+            reply("I look.").call("echo", json!({ "text": "much" })),
+            fault(Fault::Overflow),
+            reply("end: {messages}"),
+        ]));
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     let events = harness.events(&result.session).await;
@@ -107,13 +88,13 @@ text = "end: {messages}"
 
 #[tokio::test]
 async fn task_longer_than_the_window_fails_with_a_clear_error() {
-    let harness = Harness::new("window = 2000\n[[reply]]\ntext = 'never'\n");
+    let harness = Harness::new(Script::new().window(2000).reply("never"));
     let result = harness.run_task(Task::new("x".repeat(20_000))).await;
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
     assert!(cause.contains("the model's context window holds only 2000. Shorten the task"), "{cause}");
     assert_eq!(harness.replies.count(), 0, "nothing is spent on it");
     // A request that may fit is sent, and the model decides.
-    let harness = Harness::new("window = 4000\n[[reply]]\ntext = 'never'\n");
+    let harness = Harness::new(Script::new().window(4000).reply("never"));
     let result = harness.run_task(Task::new("x".repeat(16_000))).await;
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
     assert!(cause.contains("exceeds the context window"), "{cause}");
@@ -122,7 +103,7 @@ async fn task_longer_than_the_window_fails_with_a_clear_error() {
 
 /// A model that records its requests.
 struct RecordingModel {
-    script: Script,
+    script: script::Script,
     heard: Arc<Mutex<Vec<Request>>>,
 }
 
@@ -139,7 +120,7 @@ impl Model for RecordingModel {
 
 /// Runs a task with the models `a`, `b` and `c`, of which the last two are fallbacks.
 async fn run_with_three_models(
-    scripts: [&str; 3],
+    scripts: [Script; 3],
     tweak: impl Fn(&mut Settings),
 ) -> (RunResult, Vec<Event>, [Vec<Request>; 3]) {
     let folder = tempfile::tempdir().unwrap();
@@ -150,8 +131,7 @@ async fn run_with_three_models(
     let heard: [Arc<Mutex<Vec<Request>>>; 3] = Default::default();
     let mut models = Models::default();
     for ((name, script), heard) in ["a", "b", "c"].into_iter().zip(scripts).zip(&heard) {
-        models = models
-            .with(name, RecordingModel { script: Script::parse(script).unwrap(), heard: heard.clone() });
+        models = models.with(name, RecordingModel { script: script.model(), heard: heard.clone() });
     }
     let store = Arc::new(MemoryStore::new());
     let runtime = Runtime::new(store.clone(), settings, models);
@@ -161,14 +141,22 @@ async fn run_with_three_models(
     (result, events, heard.map(|heard| heard.lock().unwrap().clone()))
 }
 
-const REFUSING_SCRIPT: &str = "[[reply]]\nfault = 'refused'\n";
-const OVERLOADED_SCRIPT: &str = "[[reply]]\nfault = 'overloaded'\n";
-const ANSWERING_SCRIPT: &str = "[[reply]]\ntext = 'here'\n";
+fn refusing_script() -> Script {
+    Script::new().reply(fault(Fault::Refused))
+}
+
+fn overloaded_script() -> Script {
+    Script::new().reply(fault(Fault::Overloaded))
+}
+
+fn answering_script() -> Script {
+    Script::new().reply("here")
+}
 
 #[tokio::test]
 async fn fallback_takes_over_when_a_model_fails() {
     let (result, events, heard) =
-        run_with_three_models([REFUSING_SCRIPT, OVERLOADED_SCRIPT, ANSWERING_SCRIPT], |_| {}).await;
+        run_with_three_models([refusing_script(), overloaded_script(), answering_script()], |_| {}).await;
     assert_eq!((&result.outcome.status, result.outcome.text.as_str()), (&Status::Done, "here"));
     assert_eq!(heard.each_ref().map(Vec::len), [1, 3, 1], "what may pass is tried again first");
     assert_eq!(heard[2][0].model, "three");
@@ -185,15 +173,15 @@ async fn fallback_takes_over_when_a_model_fails() {
 #[tokio::test]
 async fn last_fallback_reports_its_own_error() {
     let (result, ..) =
-        run_with_three_models([REFUSING_SCRIPT, REFUSING_SCRIPT, REFUSING_SCRIPT], |_| {}).await;
+        run_with_three_models([refusing_script(), refusing_script(), refusing_script()], |_| {}).await;
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
     assert_eq!(cause, "the scripted model refuses");
 }
 
 #[tokio::test]
 async fn later_turns_use_the_fallback() {
-    let b = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'two'\n";
-    let (result, _, heard) = run_with_three_models([REFUSING_SCRIPT, b, ANSWERING_SCRIPT], |_| {}).await;
+    let b = Script::new().turns([call("echo", json!({ "text": "x" })), reply("two")]);
+    let (result, _, heard) = run_with_three_models([refusing_script(), b, answering_script()], |_| {}).await;
     assert_eq!(result.outcome.text.as_str(), "two");
     assert_eq!(heard.each_ref().map(Vec::len), [1, 2, 0]);
     assert!(matches!(heard[1][1].messages.last(), Some(Message::Results(_))));
@@ -201,13 +189,15 @@ async fn later_turns_use_the_fallback() {
 
 #[tokio::test]
 async fn children_inherit_the_chain_unless_they_have_a_model_of_their_own() {
-    let lead = "[[reply]]\nagent = 'Child'\nfault = 'refused'\n[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                arguments = { role = 'Child', task = 'help' }\n[[reply]]\ntext = 'end {results}'\n";
-    let (result, _, heard) = run_with_three_models([lead, ANSWERING_SCRIPT, ANSWERING_SCRIPT], |_| {}).await;
+    let lead = Script::new()
+        .agent("Child", [fault(Fault::Refused)])
+        .turns([delegate("Child", "help"), reply("end {results}")]);
+    let (result, _, heard) =
+        run_with_three_models([lead.clone(), answering_script(), answering_script()], |_| {}).await;
     assert_eq!(result.outcome.text.as_str(), "end [Child]: here");
     assert_eq!(heard.each_ref().map(Vec::len), [3, 1, 0]);
     let own = |settings: &mut Settings| settings.delegation_styles.swarm.model = Some("a/other".to_owned());
-    let (result, _, heard) = run_with_three_models([lead, ANSWERING_SCRIPT, ANSWERING_SCRIPT], own).await;
+    let (result, _, heard) = run_with_three_models([lead, answering_script(), answering_script()], own).await;
     assert!(result.outcome.text.as_str().contains("the scripted model refuses"), "{:?}", result.outcome);
     assert_eq!(heard.each_ref().map(Vec::len), [3, 0, 0]);
 }
@@ -219,17 +209,17 @@ async fn disallowed_model_is_no_fallback() {
             brigade::core::grant::Names::Only(["a/one".to_owned(), "c/three".to_owned()].into());
     };
     let (result, _, heard) =
-        run_with_three_models([REFUSING_SCRIPT, ANSWERING_SCRIPT, ANSWERING_SCRIPT], only).await;
+        run_with_three_models([refusing_script(), answering_script(), answering_script()], only).await;
     assert_eq!(result.outcome.status, Status::Done);
     assert_eq!(heard.each_ref().map(Vec::len), [1, 0, 1]);
 }
 
 #[tokio::test]
 async fn empty_reply_is_not_a_result() {
-    let harness = Harness::new("[[reply]]\nattempt = 1\n[[reply]]\ntext = 'said'\n");
+    let harness = Harness::new(Script::new().reply(reply("").attempt(1)).reply("said"));
     let result = harness.run().await;
     assert_eq!(result.outcome.text.as_str(), "said");
-    let harness = Harness::new("[[reply]]\nusage = { input = 10, output = 3 }\n");
+    let harness = Harness::new(Script::new().reply(reply("").tokens(10, 3)));
     let result = harness.run().await;
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
     assert!(cause.contains("empty") && cause.contains("6 attempts"), "{cause}");
@@ -239,18 +229,18 @@ async fn empty_reply_is_not_a_result() {
 
 #[tokio::test]
 async fn turns_never_change_earlier_messages() {
-    let lead = "[[reply]]\nagent = 'Child'\ntext = 'a long result indeed'\n\
-                [[reply]]\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Child', task = 'one' }\n\
-                [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'delegate'\n\
-                arguments = { role = 'Child', task = 'two', background = true }\n\
-                [[reply]]\ntext = 'end'\n";
+    let lead = Script::new().agent("Child", [reply("a long result indeed")]).turns([
+        delegate("Child", "one"),
+        call("delegate", json!({ "role": "Child", "task": "two", "background": true })),
+        reply("end"),
+    ]);
     let tweak = |settings: &mut Settings| {
         settings.limits.result_bytes = 10;
         settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Background].into();
     };
     let (result, _, [heard, ..]) =
-        run_with_three_models([lead, ANSWERING_SCRIPT, ANSWERING_SCRIPT], tweak).await;
+        run_with_three_models([lead, answering_script(), answering_script()], tweak).await;
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     let turns: Vec<&Request> = heard.iter().filter(|request| request.role.is_none()).collect();
     let names =
@@ -272,13 +262,17 @@ async fn turns_never_change_earlier_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn report_that_cannot_be_sent_after_a_limit_ends_with_the_last_text() {
     let long = "y".repeat(30_000);
-    let script = format!(
-        "window = 4000\n[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'subagent'\n\
-         arguments = {{ label = 'h', task_prompt = 'go', max_turns = 1 }}\n\
-         [[reply]]\nagent = 'lead'\ntext = '{{results}}'\n\
-         [[reply]]\nagent = 'h'\ntext = 'looking'\n[[reply.call]]\ntool = 'echo'\narguments = {{ text = '{long}' }}\n"
-    );
-    let harness = Harness::with(&script, |settings| {
+    let script = Script::new()
+        .window(4000)
+        .agent(
+            "lead",
+            [
+                call("subagent", json!({ "label": "h", "task_prompt": "go", "max_turns": 1 })),
+                reply("{results}"),
+            ],
+        )
+        .agent("h", [reply("looking").call("echo", json!({ "text": long }))]);
+    let harness = Harness::with(script, |settings| {
         settings.delegation_styles.subagent =
             Some(brigade::core::delegation_styles::subagent::SubagentConfig::default());
     });

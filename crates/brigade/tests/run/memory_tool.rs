@@ -3,24 +3,19 @@
 use brigade::core::permission::Mode;
 use brigade::core::{CallId, SessionId};
 use brigade::tool::memory::{Memory, NewEntry};
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
 
 use crate::run::crash::run_until_crash;
 use crate::run::support::Harness;
 
-const REMEMBER: &str = "
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = 'memory_put'
-arguments = { key = 'port', text = '8080' }
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = 'memory_get'
-arguments = { key = 'port' }
-[[reply]]
-text = '{results}'
-";
+fn remember() -> Script {
+    Script::new().turns([
+        call("memory_put", json!({ "key": "port", "text": "8080" })),
+        call("memory_get", json!({ "key": "port" })),
+        reply("{results}"),
+    ])
+}
 
 /// A stored note is not stored again, so that a resume does not undo what others stored in between.
 #[tokio::test]
@@ -30,7 +25,7 @@ async fn memory_entry_is_stored_once_whenever_the_runner_dies() {
         let folder = tempfile::tempdir().unwrap();
         let memory = Memory::at(&folder.path().join("memory.db"));
         let tools = memory.clone();
-        let harness = Harness::with(REMEMBER, move |settings| {
+        let harness = Harness::with(remember(), move |settings| {
             settings.tools = brigade::Toolbox::standard().with_memory(tools.clone());
             settings.permissions.mode = Mode::Auto;
         });

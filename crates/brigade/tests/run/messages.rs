@@ -7,19 +7,15 @@ use brigade::core::message::Stop;
 use brigade::core::{Event, SessionId, Status};
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::{Models, ResumeOptions, Runtime, Settings, Task, Workspace};
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
 use futures::stream::BoxStream;
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
 #[tokio::test]
 async fn message_after_the_end_starts_a_next_round() {
-    let script = r#"
-[[reply]]
-turn = 1
-text = "first"
-[[reply]]
-text = "you said: {heard}"
-"#;
+    let script = Script::new().turns([reply("first"), reply("you said: {heard}")]);
     let harness = Harness::new(script);
     let result = harness.run().await;
     assert_eq!(result.outcome.text.as_str(), "first");
@@ -35,7 +31,7 @@ text = "you said: {heard}"
 
 #[tokio::test]
 async fn done_session_without_new_messages_does_nothing() {
-    let harness = Harness::new("[[reply]]\ntext = 'only'");
+    let harness = Harness::new(Script::new().reply("only"));
     let result = harness.run().await;
     let length = harness.log(&result.session).await.len();
     let again = end(harness.runtime().resume(&result.session, ResumeOptions::default()).await.unwrap())
@@ -48,14 +44,7 @@ async fn done_session_without_new_messages_does_nothing() {
 
 #[tokio::test]
 async fn message_during_a_reply_is_read_at_the_next_turn() {
-    let script = r#"
-[[reply]]
-turn = 1
-delay_ms = 200
-text = "first"
-[[reply]]
-text = "heard {heard}"
-"#;
+    let script = Script::new().turns([reply("first").delay_ms(200), reply("heard {heard}")]);
     let harness = Harness::new(script);
     let runtime = harness.runtime();
     let run = runtime.start(Task::new("the task")).await.unwrap();
@@ -68,13 +57,7 @@ text = "heard {heard}"
 
 #[tokio::test]
 async fn failed_session_can_be_resumed_with_another_model_reply() {
-    let script = r#"
-[[reply]]
-turn = 1
-fault = "refused"
-[[reply]]
-text = "better"
-"#;
+    let script = Script::new().turns([fault(Fault::Refused), reply("better")]);
     let harness = Harness::new(script);
     let result = harness.run().await;
     assert!(matches!(result.outcome.status, Status::Failed { .. }));
@@ -87,22 +70,9 @@ text = "better"
 
 #[tokio::test]
 async fn child_can_be_resumed_after_its_tree_ended() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x" }
-[[reply]]
-agent = "lead"
-text = "done"
-[[reply]]
-turn = 1
-text = "child"
-[[reply]]
-text = "again: {heard}"
-"#;
+    let script = Script::new()
+        .agent("lead", [delegate("Child", "x"), reply("done")])
+        .turns([reply("child"), reply("again: {heard}")]);
     let harness = Harness::new(script);
     let result = harness.run().await;
     let child = result.session.child("1-0".parse().unwrap());
@@ -128,13 +98,13 @@ async fn runtime_messages(harness: &Harness, session: &SessionId) -> Vec<String>
 
 #[tokio::test]
 async fn next_round_is_told_why_the_last_one_ended() {
-    let harness = Harness::new("[[reply]]\nturn = 1\nfault = 'refused'\n[[reply]]\ntext = 'better'\n");
+    let harness = Harness::new(Script::new().turns([fault(Fault::Refused), reply("better")]));
     let result = harness.run().await;
     end(harness.runtime().resume(&result.session, ResumeOptions::default()).await.unwrap()).await.unwrap();
     let words = runtime_messages(&harness, &result.session).await;
     assert!(words[0].starts_with("Your last run failed: ") && !words[0].contains("limit"), "{words:?}");
 
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'a' }\n[[reply]]\ntext = 'b'\n";
+    let script = Script::new().turns([call("echo", json!({ "text": "a" })), reply("b")]);
     let harness = Harness::new(script);
     let result = harness.run_task(Task::new("go").turns(1)).await;
     assert!(matches!(result.outcome.status, Status::Incomplete { .. }), "{:?}", result.outcome);

@@ -15,23 +15,29 @@ use brigade::{
     ApprovalPolicy, OpenSession, OpenSessions, Run, RunError, RunEvent, RunResult, Settings, StoreError,
     Tool, ToolContext,
 };
+use brigade_testing::{Fault, Script, call, fault, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, TEST_TIMEOUT, check_laws, end};
 
-const ANSWERS: &str = "[[reply]]\ntext = 'done'\n";
-const HANGS: &str = "[[reply]]\nfault = 'hang'\n";
+fn answers() -> Script {
+    Script::new().reply("done")
+}
+
+fn hangs() -> Script {
+    Script::new().reply(fault(Fault::Hang))
+}
+
 /// Answers the first prompt and then hangs.
-const HANGS_LATER: &str = "[[reply]]\nturn = 1\ntext = 'done'\n[[reply]]\nfault = 'hang'\n";
+fn hangs_later() -> Script {
+    Script::new().turns([reply("done"), fault(Fault::Hang)])
+}
+
 /// Requests an approval.
-const ASKS: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a.txt", content = "written" }
-[[reply]]
-text = "{results}"
-"#;
+fn asks() -> Script {
+    Script::new()
+        .turns([call("write_file", json!({ "path": "a.txt", "content": "written" })), reply("{results}")])
+}
 
 const BY: &str = "the test";
 
@@ -49,7 +55,7 @@ fn open(harness: &Harness) -> (OpenSessions, Arc<OpenSession>) {
     (sessions, open)
 }
 
-fn asking(script: &str) -> Harness {
+fn asking(script: Script) -> Harness {
     Harness::with(script, |settings: &mut Settings| {
         settings.approval_policy = ApprovalPolicy::AskUser;
         settings.permissions = Permissions { mode: Mode::Ask, ..Permissions::default() };
@@ -99,7 +105,7 @@ fn is_not_open(answered: Result<(), RunError>) -> bool {
 
 #[tokio::test]
 async fn open_beyond_the_limit_is_refused_until_a_session_closes() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let sessions = OpenSessions::<()>::new(limits(2));
     let first = sessions.open_new(options(&harness), ()).unwrap();
     let second = sessions.open_new(options(&harness), ()).unwrap();
@@ -116,7 +122,7 @@ async fn open_beyond_the_limit_is_refused_until_a_session_closes() {
 
 #[tokio::test]
 async fn open_of_an_unknown_session_is_refused() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let sessions = OpenSessions::<()>::new(limits(2));
     let unknown = sessions.open_stored(SessionId::root(7), options(&harness), ()).await;
     assert!(matches!(unknown, Err(OpenError::Unknown(session)) if session == SessionId::root(7)));
@@ -124,7 +130,7 @@ async fn open_of_an_unknown_session_is_refused() {
 
 #[tokio::test]
 async fn session_for_one_prompt_closes_with_it() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let sessions = OpenSessions::<()>::new(limits(1));
     let permit = sessions.open_once(options(&harness), ()).unwrap();
     let session = permit.session().id().clone();
@@ -139,7 +145,7 @@ async fn session_for_one_prompt_closes_with_it() {
 
 #[tokio::test]
 async fn second_prompt_while_one_runs_is_refused() {
-    let harness = Harness::new(HANGS_LATER);
+    let harness = Harness::new(hangs_later());
     let (sessions, open) = open(&harness);
     assert_eq!(prompt(&open, "first").await.outcome.text.as_str(), "done");
     let permit = open.begin_prompt().unwrap();
@@ -160,7 +166,7 @@ async fn second_prompt_while_one_runs_is_refused() {
 
 #[tokio::test]
 async fn stop_before_the_run_exists_cancels_it() {
-    let harness = Harness::new(HANGS);
+    let harness = Harness::new(hangs());
     let (_sessions, open) = open(&harness);
     assert!(!open.stop(BY), "nothing is running");
     let permit = open.begin_prompt().unwrap();
@@ -174,7 +180,7 @@ async fn stop_before_the_run_exists_cancels_it() {
 
 #[tokio::test]
 async fn stop_of_an_earlier_prompt_does_not_stop_the_next() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let (_sessions, open) = open(&harness);
     let permit = open.begin_prompt().unwrap();
     open.stop(BY);
@@ -184,7 +190,7 @@ async fn stop_of_an_earlier_prompt_does_not_stop_the_next() {
 
 #[tokio::test]
 async fn stop_during_an_approval_ends_the_prompt_and_closes_the_request() {
-    let harness = asking(ASKS);
+    let harness = asking(asks());
     let (_sessions, open) = open(&harness);
     let mut run = send(&open, "write").await;
     let approval = wait_for_approval(&mut run, &open).await;
@@ -225,8 +231,7 @@ impl Tool for Wait {
 
 /// Agent that calls the tool.
 fn waiting(was_stopped: Option<Arc<AtomicBool>>) -> Harness {
-    let script =
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'wait'\narguments = {}\n[[reply]]\ntext = 'late'\n";
+    let script = Script::new().turns([call("wait", json!({})), reply("late")]);
     Harness::with(script, move |settings| {
         settings.tools = settings.tools.clone().with(Wait(was_stopped.clone()));
         settings.permissions.mode = Mode::Auto;
@@ -251,7 +256,7 @@ async fn close_during_a_tool_call_stops_it_and_waits_for_the_end() {
 
 #[tokio::test]
 async fn close_waits_until_the_front_end_has_dropped_its_permit() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let (sessions, open) = open(&harness);
     let permit = open.begin_prompt().unwrap();
     end(permit.send(Some("hello"), None).await.unwrap()).await.unwrap();
@@ -263,7 +268,7 @@ async fn close_waits_until_the_front_end_has_dropped_its_permit() {
 
 #[tokio::test]
 async fn second_answer_is_refused() {
-    let harness = asking(ASKS);
+    let harness = asking(asks());
     let (_sessions, open) = open(&harness);
     let mut run = send(&open, "write").await;
     let approval = wait_for_approval(&mut run, &open).await;
@@ -285,7 +290,7 @@ async fn second_answer_is_refused() {
 
 #[tokio::test]
 async fn denial_with_a_reason_reaches_the_agent() {
-    let harness = asking(ASKS);
+    let harness = asking(asks());
     let (_sessions, open) = open(&harness);
     let mut run = send(&open, "write").await;
     let approval = wait_for_approval(&mut run, &open).await;
@@ -298,7 +303,7 @@ async fn denial_with_a_reason_reaches_the_agent() {
 
 #[tokio::test]
 async fn answer_after_the_end_is_refused() {
-    let harness = asking(ASKS);
+    let harness = asking(asks());
     let (_sessions, open) = open(&harness);
     let mut run = send(&open, "write").await;
     let approval = wait_for_approval(&mut run, &open).await;
@@ -313,7 +318,7 @@ async fn answer_after_the_end_is_refused() {
 
 #[tokio::test]
 async fn settings_apply_from_the_next_prompt_on() {
-    let harness = Harness::new("[[reply]]\nturn = 1\ndelay_ms = 50\ntext = 'one'\n[[reply]]\ntext = 'two'\n");
+    let harness = Harness::new(Script::new().turns([reply("one").delay_ms(50), reply("two")]));
     let (sessions, open) = open(&harness);
     assert_eq!((open.mode(), open.model().as_str()), (Mode::Edit, "script"));
     let recorded = async || {
@@ -337,7 +342,7 @@ async fn settings_apply_from_the_next_prompt_on() {
 
 #[tokio::test]
 async fn mode_beyond_that_of_the_agent_is_refused() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let sessions = OpenSessions::<()>::new(limits(4));
     let agent = Agent { id: "careful".into(), mode: Some(Mode::Ask), ..Agent::default() };
     let options = SessionOptions { agent: Some(agent), ..options(&harness) };
@@ -351,7 +356,7 @@ async fn mode_beyond_that_of_the_agent_is_refused() {
 
 #[tokio::test]
 async fn session_that_another_process_runs_is_refused_or_left_to_it() {
-    let harness = Harness::new(HANGS_LATER);
+    let harness = Harness::new(hangs_later());
     let (_sessions, open) = open(&harness);
     prompt(&open, "first").await;
     let elsewhere = harness.runtime().with_owner(Owner::this_process());
@@ -367,7 +372,7 @@ async fn session_that_another_process_runs_is_refused_or_left_to_it() {
 
 #[tokio::test]
 async fn caller_at_a_greater_depth_cannot_resume_a_session() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let (_sessions, open) = open(&harness);
     prompt(&open, "first").await;
     let permit = open.begin_prompt().unwrap();
@@ -380,7 +385,7 @@ async fn caller_at_a_greater_depth_cannot_resume_a_session() {
 
 #[tokio::test]
 async fn dropped_run_leaves_the_session_idle_and_resumable() {
-    let script = "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'done'\n";
+    let script = Script::new().turns([fault(Fault::Hang).attempt(1), reply("done")]);
     let harness = Harness::new(script);
     let (_sessions, open) = open(&harness);
     let mut run = send(&open, "hello").await;
@@ -403,7 +408,7 @@ async fn in_background(harness: &Harness) -> (OpenSessions, brigade::open_sessio
 
 #[tokio::test]
 async fn dropped_background_prompt_is_cancelled() {
-    let harness = Harness::new(HANGS);
+    let harness = Harness::new(hangs());
     let (sessions, background) = in_background(&harness).await;
     let open = background.session().clone();
     drop(background);
@@ -418,7 +423,7 @@ async fn dropped_background_prompt_is_cancelled() {
 
 #[tokio::test]
 async fn detached_background_prompt_continues_until_all_sessions_are_closed() {
-    let harness = Harness::new(HANGS);
+    let harness = Harness::new(hangs());
     let (sessions, background) = in_background(&harness).await;
     let open = background.session().clone();
     background.detach();
@@ -433,20 +438,15 @@ async fn detached_background_prompt_continues_until_all_sessions_are_closed() {
 
 #[tokio::test]
 async fn background_prompt_is_busy_until_its_detached_sessions_end() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Later", task = "go", background = "detach" }
-[[reply]]
-agent = "lead"
-text = "I do not wait"
-[[reply]]
-agent = "Later"
-fault = "hang"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Later", "task": "go", "background": "detach" })),
+                reply("I do not wait"),
+            ],
+        )
+        .agent("Later", [fault(Fault::Hang)]);
     let harness = Harness::with(script, |settings| {
         settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Background].into();
@@ -481,7 +481,7 @@ async fn prompt_that_does_not_stop_in_time_is_aborted() {
 
 #[tokio::test]
 async fn session_info_has_the_definition_of_the_last_round() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let (_sessions, open) = open(&harness);
     let runtime = harness.runtime();
     assert!(runtime.session_info(open.id()).await.unwrap().is_none(), "it has not started");

@@ -4,34 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::core::{Cursor, Event, Status};
-use brigade::model::script::Script;
+use brigade::model::script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
 use brigade::{Models, ResumeOptions, Runtime, Settings, Task, Workspace};
+use brigade_testing::{Script, call, delegate, reply};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use serde_json::json;
 
 use crate::run::support::{CrashStore, dead_owner, end};
 
-const SCRIPT: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Cook", task = "dish" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Cook"
-turn = 1
-[[reply.call]]
-tool = "echo"
-arguments = { text = "half" }
-[[reply]]
-text = "served"
-"#;
+fn script() -> Script {
+    Script::new()
+        .agent("lead", [delegate("Cook", "dish"), reply("{results}")])
+        .agent("Cook", [call("echo", json!({ "text": "half" })).turn(1)])
+        .reply("served")
+}
 
 const CHILD_TIMEOUT: Duration = Duration::from_millis(1600);
 /// Together longer than the child's time limit.
@@ -39,7 +28,7 @@ const QUEUE_TIME: Duration = Duration::from_millis(1300);
 const WORK_TIME: Duration = Duration::from_millis(700);
 
 /// A model that queues the first request of a child. Its second one takes long.
-struct QueueingModel(Script);
+struct QueueingModel(script::Script);
 
 impl Model for QueueingModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
@@ -67,14 +56,14 @@ impl Model for QueueingModel {
 }
 
 fn runtime(store: &Arc<CrashStore>, folder: &tempfile::TempDir) -> Runtime {
-    runtime_of(SCRIPT, store, folder)
+    runtime_of(&script(), store, folder)
 }
 
-fn runtime_of(script: &str, store: &Arc<CrashStore>, folder: &tempfile::TempDir) -> Runtime {
+fn runtime_of(script: &Script, store: &Arc<CrashStore>, folder: &tempfile::TempDir) -> Runtime {
     let mut settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
     settings.limits.child_timeout = CHILD_TIMEOUT;
     settings.delegation_styles.swarm.max_depth = 2;
-    let models = Models::default().with("script", QueueingModel(Script::parse(script).unwrap()));
+    let models = Models::default().with("script", QueueingModel(script.model()));
     Runtime::new(store.clone(), settings, models).with_owner(dead_owner())
 }
 
@@ -114,40 +103,19 @@ async fn queue_time_extends_the_deadline_after_a_resume_too() {
 }
 
 /// A chef that delegates to two cooks, whose requests are queued at the same time.
-const NESTED: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Chef", task = "menu" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Chef"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Cook", task = "soup" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Cook", task = "dish" }
-[[reply]]
-agent = "Cook"
-turn = 1
-[[reply.call]]
-tool = "echo"
-arguments = { text = "half" }
-[[reply]]
-text = "served"
-"#;
+fn nested() -> Script {
+    Script::new()
+        .agent("lead", [delegate("Chef", "menu"), reply("{results}")])
+        .agent("Chef", [delegate("Cook", "soup").delegate("Cook", "dish").turn(1)])
+        .agent("Cook", [call("echo", json!({ "text": "half" })).turn(1)])
+        .reply("served")
+}
 
 #[tokio::test]
 async fn queue_time_of_descendants_extends_the_deadline_of_waiting_parents() {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
     let folder = tempfile::tempdir().unwrap();
-    let run = runtime_of(NESTED, &store, &folder).start(Task::new("Cook.")).await.unwrap();
+    let run = runtime_of(&nested(), &store, &folder).start(Task::new("Cook.")).await.unwrap();
     let root = run.session().clone();
     assert_eq!(end(run).await.unwrap().outcome.status, Status::Done);
     let log = store.inner.tail(&root, Cursor::START, usize::MAX).await.unwrap();

@@ -9,6 +9,7 @@ use brigade::core::permission::{Action, ActionKind, Mode, Subject};
 use brigade::core::usage_report::UsageReport;
 use brigade::core::{Budget, Event, Limit, RemoteContext, Spent, Status, ToolOutput, ToolSpec};
 use brigade::tool::{AnyTool, EditPlan, Files, ToolContext};
+use brigade_testing::{Script, call, delegate, reply};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -16,10 +17,13 @@ use crate::run::crash::{resume, run_until_crash};
 use crate::run::support::{Harness, check_laws};
 
 /// Two calls at once, then the end.
-const TWO_CALLS: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'far'\narguments = {}\n\
-                         [[reply.call]]\ntool = 'far'\narguments = {}\n[[reply]]\ntext = 'heard {results}'\n";
-const ONE_CALL: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'far'\narguments = {}\n\
-                        [[reply]]\ntext = 'heard {results}'\n";
+fn two_calls() -> Script {
+    Script::new().turns([call("far", json!({})).call("far", json!({})), reply("heard {results}")])
+}
+
+fn one_call() -> Script {
+    Script::new().turns([call("far", json!({})), reply("heard {results}")])
+}
 
 /// Behaviour of the remote side.
 #[derive(Clone, Copy)]
@@ -83,7 +87,7 @@ impl AnyTool for RemoteTool {
 const TOKENS: u64 = 600_000;
 
 fn harness(
-    script: &str,
+    script: impl std::fmt::Display,
     behavior: RemoteBehavior,
     is_brigade: bool,
 ) -> (Harness, Arc<Mutex<Vec<RemoteContext>>>) {
@@ -91,7 +95,7 @@ fn harness(
 }
 
 fn harness_with(
-    script: &str,
+    script: impl std::fmt::Display,
     behavior: RemoteBehavior,
     is_brigade: bool,
     tweak: impl Fn(&mut Settings) + 'static,
@@ -134,7 +138,7 @@ fn loans(events: &[Event]) -> Vec<(u64, Spent)> {
 
 #[tokio::test]
 async fn parallel_remote_calls_share_the_budget_and_charge_usage() {
-    let (harness, heard) = harness(TWO_CALLS, RemoteBehavior::Reports(account()), true);
+    let (harness, heard) = harness(two_calls(), RemoteBehavior::Reports(account()), true);
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     let events = harness.events(&result.session).await;
@@ -165,7 +169,7 @@ async fn parallel_remote_calls_share_the_budget_and_charge_usage() {
 #[tokio::test]
 async fn remote_call_cannot_charge_more_than_its_loan() {
     let greedy = UsageReport { output_tokens: u64::MAX, agents: 5000, ..UsageReport::default() };
-    let (harness, _) = harness(ONE_CALL, RemoteBehavior::Reports(greedy), true);
+    let (harness, _) = harness(one_call(), RemoteBehavior::Reports(greedy), true);
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     let loans = loans(&harness.events(&result.session).await);
@@ -177,9 +181,9 @@ async fn remote_call_cannot_charge_more_than_its_loan() {
 
 #[tokio::test]
 async fn child_waits_for_the_refund_of_a_remote_call() {
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Child', task = 'x' }\n[[reply.call]]\ntool = 'far'\narguments = {}\n\
-                  [[reply]]\nagent = 'lead'\ntext = '{results}'\n[[reply]]\ntext = 'done'\n";
+    let script = Script::new()
+        .agent("lead", [delegate("Child", "x").call("far", json!({})), reply("{results}")])
+        .reply("done");
     let idle = RemoteBehavior::Reports(UsageReport::default());
     // There is one agent, which the first call gets.
     let (harness, heard) =
@@ -192,9 +196,9 @@ async fn child_waits_for_the_refund_of_a_remote_call() {
 
 #[tokio::test]
 async fn only_remote_calls_get_a_share() {
-    let echo = "[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n".repeat(10);
-    let script = ONE_CALL.replace("[[reply]]\ntext", &format!("{echo}[[reply]]\ntext"));
-    let (harness, heard) = harness(&script, RemoteBehavior::Reports(account()), true);
+    let calls = call("far", json!({})).call("echo", json!({ "text": "x" })).repeat(10);
+    let script = Script::new().turns([calls, reply("heard {results}")]);
+    let (harness, heard) = harness(script, RemoteBehavior::Reports(account()), true);
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     let told = heard.lock().unwrap()[0].tokens.unwrap();
@@ -204,7 +208,7 @@ async fn only_remote_calls_get_a_share() {
 #[tokio::test]
 async fn unanswered_remote_work_is_unconfirmed() {
     for behavior in [RemoteBehavior::Fails, RemoteBehavior::Panics] {
-        let (harness, _) = harness(ONE_CALL, behavior, true);
+        let (harness, _) = harness(one_call(), behavior, true);
         let result = harness.run().await;
         assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
         let loans = loans(&harness.events(&result.session).await);
@@ -216,7 +220,7 @@ async fn unanswered_remote_work_is_unconfirmed() {
 
 #[tokio::test]
 async fn unsent_remote_work_costs_nothing() {
-    let (harness, _) = harness(ONE_CALL, RemoteBehavior::Refuses, true);
+    let (harness, _) = harness(one_call(), RemoteBehavior::Refuses, true);
     let result = harness.run().await;
     assert_eq!(loans(&harness.events(&result.session).await)[0].1, Spent::default());
     assert_eq!(result.spent.unconfirmed.tokens, 0);
@@ -224,7 +228,7 @@ async fn unsent_remote_work_costs_nothing() {
 
 #[tokio::test]
 async fn tool_that_does_not_delegate_gets_no_loan() {
-    let (harness, heard) = harness(ONE_CALL, RemoteBehavior::Reports(account()), false);
+    let (harness, heard) = harness(one_call(), RemoteBehavior::Reports(account()), false);
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     assert_eq!(loans(&harness.events(&result.session).await), [(0, Spent::default())]);
@@ -236,7 +240,7 @@ async fn tool_that_does_not_delegate_gets_no_loan() {
 async fn crash_leaves_the_loan_unconfirmed_and_sends_nothing_twice() {
     let mut doubts = 0;
     for appends in 1..8 {
-        let (harness, heard) = harness(ONE_CALL, RemoteBehavior::Reports(account()), true);
+        let (harness, heard) = harness(one_call(), RemoteBehavior::Reports(account()), true);
         let (ended, root) = run_until_crash(&harness, None, appends).await;
         let Some(root) = root.filter(|_| ended.is_none()) else { continue };
         let result = resume(&harness, &root).await;

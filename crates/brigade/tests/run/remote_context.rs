@@ -5,22 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use brigade::core::permission::Mode;
 use brigade::core::{Event, Limit, RemoteContext, Status};
 use brigade::{RunError, Task};
+use brigade_testing::{Script, delegate, reply};
 
 use crate::run::support::{Harness, check_laws};
 
-const DELEGATES: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "x" }
-[[reply]]
-agent = "lead"
-text = "{result:0}"
-[[reply]]
-text = "done"
-"#;
+fn delegates() -> Script {
+    Script::new().agent("lead", [delegate("Child", "x"), reply("{result:0}")]).reply("done")
+}
 
 #[expect(clippy::disallowed_methods, reason = "a caller in another process has a clock of its own")]
 fn now() -> u64 {
@@ -29,7 +20,7 @@ fn now() -> u64 {
 
 #[tokio::test]
 async fn remote_depth_continues_from_the_caller() {
-    let harness = Harness::with(DELEGATES, |settings| settings.delegation_styles.swarm.max_depth = 9);
+    let harness = Harness::with(delegates(), |settings| settings.delegation_styles.swarm.max_depth = 9);
     let remote_context = RemoteContext {
         depth: 3,
         max_depth: Some(4),
@@ -65,7 +56,7 @@ async fn remote_depth_continues_from_the_caller() {
 
 #[tokio::test]
 async fn settings_limit_a_caller_without_limits() {
-    let harness = Harness::with(DELEGATES, |settings| settings.limits.max_depth = 3);
+    let harness = Harness::with(delegates(), |settings| settings.limits.max_depth = 3);
     let refused = harness
         .runtime()
         .start(Task::new("x").remote_context(Some(RemoteContext { depth: 4, ..RemoteContext::default() })))
@@ -77,7 +68,7 @@ async fn settings_limit_a_caller_without_limits() {
 
 #[tokio::test]
 async fn remote_run_takes_the_narrower_budget_mode_and_deadline() {
-    let harness = Harness::with(DELEGATES, |settings| settings.permissions.mode = Mode::Auto);
+    let harness = Harness::with(delegates(), |settings| settings.permissions.mode = Mode::Auto);
     let remote_context = RemoteContext {
         tokens: Some(50_000),
         agents: Some(0),
@@ -95,7 +86,7 @@ async fn remote_run_takes_the_narrower_budget_mode_and_deadline() {
 
 #[tokio::test]
 async fn expired_remote_deadline_ends_the_run() {
-    let script = "[[reply]]\nturn = 1\ndelay_ms = 5000\ntext = 'late'\n[[reply]]\ntext = 'what there is'";
+    let script = Script::new().turns([reply("late").delay_ms(5000), reply("what there is")]);
     let harness = Harness::new(script);
     let since = std::time::Instant::now();
     let remote_context = RemoteContext { deadline: Some(now() + 200), ..RemoteContext::default() };

@@ -4,20 +4,21 @@ use std::sync::atomic::Ordering;
 
 use brigade::core::{Event, SessionId, State, Status};
 use brigade::{ResumeOptions, Runtime, Store, Task};
+use brigade_testing::{Script, delegate, reply};
 
 use crate::run::support::{Harness, check_laws, end};
 
-const ECHO: &str = "[[reply]]\ntext = 'you said: {heard}'";
+fn echo() -> Script {
+    Script::new().reply("you said: {heard}")
+}
+
 /// Every round has a child: the lead's turns alternate between delegating and answering.
-fn delegating() -> String {
+fn delegating() -> Script {
     let turn = |number: u32| match number % 2 {
-        0 => format!("[[reply]]\nagent = 'lead'\nturn = {number}\ntext = 'done'\n"),
-        _ => format!(
-            "[[reply]]\nagent = 'lead'\nturn = {number}\n[[reply.call]]\ntool = 'delegate'\n\
-             arguments = {{ role = 'Helper', task = 'help' }}\n"
-        ),
+        0 => reply("done").agent("lead").turn(number),
+        _ => delegate("Helper", "help").agent("lead").turn(number),
     };
-    (1..200).map(turn).collect::<String>() + "[[reply]]\ntext = 'helped'"
+    Script::new().replies((1..200).map(turn)).reply("helped")
 }
 
 /// Sends a message and runs the round that it requests.
@@ -32,7 +33,7 @@ async fn round(runtime: &Runtime, session: &SessionId, text: &str) -> String {
 
 #[tokio::test]
 async fn rows_read_per_round_do_not_grow_with_the_log() {
-    let harness = Harness::new(ECHO);
+    let harness = Harness::new(echo());
     let runtime = harness.runtime();
     let first = end(runtime.start(Task::new("hello")).await.unwrap()).await.unwrap();
     let mut rows = Vec::new();
@@ -52,7 +53,7 @@ async fn rows_read_per_round_do_not_grow_with_the_log() {
 
 #[tokio::test]
 async fn session_that_another_process_continued_is_read_on() {
-    let harness = Harness::new(ECHO);
+    let harness = Harness::new(echo());
     let (here, there) = (harness.runtime(), harness.runtime());
     let session = end(here.start(Task::new("hello")).await.unwrap()).await.unwrap().session;
     for number in 0..6 {
@@ -75,7 +76,7 @@ async fn session_that_another_process_continued_is_read_on() {
 
 #[tokio::test]
 async fn rounds_with_children_read_no_more_late_than_early() {
-    let harness = Harness::new(&delegating());
+    let harness = Harness::new(delegating());
     let runtime = harness.runtime();
     let session = end(runtime.start(Task::new("hello")).await.unwrap()).await.unwrap().session;
     let mut rows = Vec::new();

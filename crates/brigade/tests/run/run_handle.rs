@@ -5,12 +5,18 @@ use std::time::Duration;
 use brigade::core::delegation::LimitKind;
 use brigade::core::{Event, Status};
 use brigade::{ResumeOptions, RunError, RunEvent, Task};
+use brigade_testing::{Fault, Script, fault, reply};
 use futures::StreamExt;
 
 use crate::run::support::Harness;
 
-const HANGS: &str = "[[reply]]\nfault = 'hang'\n";
-const ANSWERS: &str = "[[reply]]\ntext = 'done'\n";
+fn hangs() -> Script {
+    Script::new().reply(fault(Fault::Hang))
+}
+
+fn answers() -> Script {
+    Script::new().reply("done")
+}
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -21,7 +27,7 @@ fn is_cancelled(status: &Status) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_run_is_durable_and_can_be_cancelled_at_once() {
     for _ in 0..50 {
-        let harness = Harness::new(HANGS);
+        let harness = Harness::new(hangs());
         let run = harness.runtime().start(Task::new("the task")).await.unwrap();
         assert!(matches!(harness.events(run.session()).await.first(), Some(Event::Started { .. })));
         run.cancel("the test").await.unwrap();
@@ -34,7 +40,7 @@ async fn new_run_is_durable_and_can_be_cancelled_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn next_round_can_be_cancelled_at_once() {
     for _ in 0..50 {
-        let harness = Harness::new("[[reply]]\nturn = 1\ntext = 'done'\n[[reply]]\nfault = 'hang'\n");
+        let harness = Harness::new(Script::new().turns([reply("done"), fault(Fault::Hang)]));
         let runtime = harness.runtime();
         let session = runtime.start(Task::new("the task")).await.unwrap().await.unwrap().session;
         runtime.tell(&session, "more").await.unwrap();
@@ -48,7 +54,7 @@ async fn next_round_can_be_cancelled_at_once() {
 
 #[tokio::test]
 async fn stream_of_a_run_has_every_event_of_its_log_in_order() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     let mut run = harness.runtime().start(Task::new("the task")).await.unwrap();
     let mut streamed = Vec::new();
     // `StreamExt::next`, not the method of the same name.
@@ -64,7 +70,7 @@ async fn stream_of_a_run_has_every_event_of_its_log_in_order() {
 
 #[tokio::test]
 async fn message_to_a_run_is_read_before_its_end() {
-    let script = "[[reply]]\nturn = 1\ndelay_ms = 50\ntext = 'first'\n[[reply]]\ntext = '{last}'\n";
+    let script = Script::new().turns([reply("first").delay_ms(50), reply("{last}")]);
     let harness = Harness::new(script);
     let run = harness.runtime().start(Task::new("the task")).await.unwrap();
     run.tell("one more thing").await.unwrap();
@@ -77,7 +83,7 @@ async fn message_to_a_run_is_read_before_its_end() {
 
 #[tokio::test]
 async fn start_fails_if_the_first_event_cannot_be_stored() {
-    let harness = Harness::new(ANSWERS);
+    let harness = Harness::new(answers());
     harness.store.crash_after(0);
     let failed = harness.runtime().start(Task::new("the task")).await;
     assert!(matches!(failed, Err(RunError::Store(_))));
@@ -85,7 +91,7 @@ async fn start_fails_if_the_first_event_cannot_be_stored() {
 
 #[tokio::test]
 async fn pause_before_a_retry_ends_at_the_time_limit() {
-    let script = "[[reply]]\nfault = 'overloaded'\n";
+    let script = Script::new().reply(fault(Fault::Overloaded));
     let harness = Harness::with(script, |settings| settings.limits.retry_pause = Duration::from_secs(60));
     let task = Task::new("the task").timeout(Duration::from_millis(300));
     let run = harness.runtime().start(task).await.unwrap();

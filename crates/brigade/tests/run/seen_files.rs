@@ -6,6 +6,8 @@ use std::time::Duration;
 use brigade::core::event::Effect;
 use brigade::core::{Event, Status, ToolOutput};
 use brigade::{ResumeOptions, Settings, Tool, ToolContext};
+use brigade_testing::{Fault, Reply, Script, call, delegate, fault, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, check_laws, end};
 
@@ -49,16 +51,9 @@ fn with_external_edit(settings: &mut Settings) {
     settings.permissions.mode = brigade::core::permission::Mode::Auto;
 }
 
-/// A script of one agent: each turn is a list of calls.
-fn script(turns: &[&[(&str, &str)]]) -> String {
-    let mut script = String::new();
-    for (turn, calls) in turns.iter().enumerate() {
-        script.push_str(&format!("[[reply]]\nagent = 'lead'\nturn = {}\n", turn + 1));
-        for (tool, arguments) in *calls {
-            script.push_str(&format!("[[reply.call]]\ntool = '{tool}'\narguments = {arguments}\n"));
-        }
-    }
-    script + "[[reply]]\nagent = 'lead'\ntext = 'done'\n"
+/// A script of the lead, with a reply for each turn.
+fn script(turns: impl IntoIterator<Item = Reply>) -> Script {
+    Script::new().agent("lead", turns.into_iter().chain([reply("done")]))
 }
 
 async fn answers(harness: &Harness) -> Vec<String> {
@@ -68,67 +63,37 @@ async fn answers(harness: &Harness) -> Vec<String> {
     harness.answers(&result.session).await
 }
 
-/// A lead that reads a file, lets a `Coder` write it, and then changes the content it had read.
-const STALE: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "./calc.py" }
-[[reply]]
-agent = "lead"
-turn = 2
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Coder", task = "x" }
-[[reply]]
-agent = "lead"
-turn = 3
-# fault
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "calc.py", content = "lead" }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "calc.py", old = "old", new = "new" }
-[[reply]]
-agent = "lead"
-turn = 4
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "calc.py" }
-[[reply]]
-agent = "lead"
-turn = 5
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "calc.py", old = "coder", new = "coder and lead" }
-[[reply]]
-agent = "lead"
-text = "done"
-[[reply]]
-agent = "Coder"
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "calc.py" }
-[[reply]]
-agent = "Coder"
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "calc.py", content = "coder" }
-[[reply]]
-agent = "Coder"
-text = "coded"
-"#;
+/// Adds a lead that reads a file, lets a `Coder` write it, and then changes the content it had read.
+fn stale(script: Script) -> Script {
+    let calls = call("write_file", json!({ "path": "calc.py", "content": "lead" }))
+        .call("edit_file", json!({ "path": "calc.py", "old": "old", "new": "new" }));
+    script
+        .agent(
+            "lead",
+            [
+                call("read_file", json!({ "path": "./calc.py" })),
+                delegate("Coder", "x"),
+                calls,
+                call("read_file", json!({ "path": "calc.py" })),
+                call("edit_file", json!({ "path": "calc.py", "old": "coder", "new": "coder and lead" })),
+                reply("done"),
+            ],
+        )
+        .agent(
+            "Coder",
+            [
+                call("read_file", json!({ "path": "calc.py" })),
+                call("write_file", json!({ "path": "calc.py", "content": "coder" })),
+                reply("coded"),
+            ],
+        )
+}
 
 const REFUSAL: &str = "calc.py was changed by Coder since you read it. Read it again.";
 
 #[tokio::test]
 async fn change_of_a_file_that_another_agent_changed_is_refused_and_names_it() {
-    let harness = Harness::new(STALE);
+    let harness = Harness::new(stale(Script::new()));
     put(&harness, "calc.py", "old");
     let answers = answers(&harness).await;
     assert_eq!(answers[2..4], [REFUSAL, REFUSAL], "{answers:?}");
@@ -137,8 +102,9 @@ async fn change_of_a_file_that_another_agent_changed_is_refused_and_names_it() {
 
 #[tokio::test]
 async fn writer_is_named_after_a_resume() {
-    let hang = "attempt = 1\nfault = \"hang\"\n[[reply]]\nagent = \"lead\"\nturn = 3";
-    let harness = Harness::new(&STALE.replace("# fault", hang));
+    // The first attempt at the third turn hangs.
+    let script = Script::new().reply(fault(Fault::Hang).agent("lead").turn(3).attempt(1));
+    let harness = Harness::new(stale(script));
     put(&harness, "calc.py", "old");
     let run = harness.start().await;
     let root = run.session().clone();
@@ -157,15 +123,19 @@ async fn writer_is_named_after_a_resume() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writes_at_the_same_moment_do_not_both_succeed() {
     let agent = |name: &str| {
-        format!(
-            "[[reply]]\nagent = '{name}'\nturn = 1\n[[reply.call]]\ntool = 'read_file'\narguments = {{ path = \
-             'calc.py' }}\n[[reply]]\nagent = '{name}'\nturn = 2\ndelay_ms = 60\n[[reply.call]]\ntool = \
-             'write_file'\narguments = {{ path = 'calc.py', content = '{name}' }}\n"
-        )
+        [
+            call("read_file", json!({ "path": "calc.py" })).agent(name).turn(1),
+            call("write_file", json!({ "path": "calc.py", "content": name }))
+                .agent(name)
+                .turn(2)
+                .delay_ms(60),
+        ]
     };
-    let lead = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Coder', \
-                task = 'x' }\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Tester', task = 'x' }\n";
-    let script = format!("{lead}{}{}[[reply]]\ntext = 'done'\n", agent("Coder"), agent("Tester"));
+    let script = Script::new()
+        .agent("lead", [delegate("Coder", "x").delegate("Tester", "x").turn(1)])
+        .replies(agent("Coder"))
+        .replies(agent("Tester"))
+        .reply("done");
     for _ in 0..20 {
         let harness = Harness::new(&script);
         put(&harness, "calc.py", "old");
@@ -188,15 +158,13 @@ async fn two_writes_at_the_same_moment_do_not_both_succeed() {
 
 #[tokio::test]
 async fn change_of_a_file_that_was_not_read_is_refused() {
-    let harness = Harness::new(&script(&[
-        &[("grep", "{ pattern = 'old' }")],
-        &[
-            ("write_file", "{ path = 'a', content = 'new' }"),
-            ("edit_file", "{ path = 'a', old = 'old', new = 'new' }"),
+    let harness = Harness::new(script([
+        call("grep", json!({ "pattern": "old" })),
+        call("write_file", json!({ "path": "a", "content": "new" }))
+            .call("edit_file", json!({ "path": "a", "old": "old", "new": "new" }))
             // A file that the agent reads in the same reply is not read yet.
-            ("read_file", "{ path = 'a' }"),
-        ],
-        &[("write_file", "{ path = 'a', content = 'new' }")],
+            .call("read_file", json!({ "path": "a" })),
+        call("write_file", json!({ "path": "a", "content": "new" })),
     ]));
     put(&harness, "a", "old\n");
     let answers = answers(&harness).await;
@@ -207,15 +175,15 @@ async fn change_of_a_file_that_was_not_read_is_refused() {
 
 #[tokio::test]
 async fn partial_read_suffices_for_an_edit_only() {
-    let read = "{ path = 'a', offset = 2, limit = 1 }";
-    let harness = Harness::new(&script(&[
-        &[("read_file", read)],
-        &[("write_file", "{ path = 'a', content = 'new' }")],
-        &[("edit_file", "{ path = 'a', old = 'two', new = '2' }")],
+    let read = || json!({ "path": "a", "offset": 2, "limit": 1 });
+    let harness = Harness::new(script([
+        call("read_file", read()),
+        call("write_file", json!({ "path": "a", "content": "new" })),
+        call("edit_file", json!({ "path": "a", "old": "two", "new": "2" })),
         // Its own edit of a part does not show it the rest.
-        &[("write_file", "{ path = 'a', content = 'new' }")],
-        &[("read_file", "{ path = 'a' }"), ("read_file", read)],
-        &[("write_file", "{ path = 'a', content = 'new' }")],
+        call("write_file", json!({ "path": "a", "content": "new" })),
+        call("read_file", json!({ "path": "a" })).call("read_file", read()),
+        call("write_file", json!({ "path": "a", "content": "new" })),
     ]));
     put(&harness, "a", "one\ntwo\nthree\n");
     let answers = answers(&harness).await;
@@ -226,11 +194,11 @@ async fn partial_read_suffices_for_an_edit_only() {
 
 #[tokio::test]
 async fn own_writes_count_as_seen_under_any_path_spelling() {
-    let harness = Harness::new(&script(&[
-        &[("write_file", "{ path = 'd/a', content = 'one' }")],
-        &[("edit_file", "{ path = './d/../d/a', old = 'one', new = 'two' }")],
-        &[("write_file", "{ path = './d/a', content = 'three' }")],
-        &[("edit_file", "{ path = 'link', old = 'three', new = 'four' }")],
+    let harness = Harness::new(script([
+        call("write_file", json!({ "path": "d/a", "content": "one" })),
+        call("edit_file", json!({ "path": "./d/../d/a", "old": "one", "new": "two" })),
+        call("write_file", json!({ "path": "./d/a", "content": "three" })),
+        call("edit_file", json!({ "path": "link", "old": "three", "new": "four" })),
     ]));
     std::os::unix::fs::symlink("d/a", harness.path().join("link")).unwrap();
     let answers = answers(&harness).await;
@@ -240,11 +208,11 @@ async fn own_writes_count_as_seen_under_any_path_spelling() {
 #[tokio::test]
 async fn change_by_another_program_is_noticed() {
     let harness = Harness::with(
-        &script(&[
-            &[("read_file", "{ path = 'a' }")],
-            &[("meddle", r#"{ path = 'a', content = "meddled\n" }"#)],
-            &[("edit_file", "{ path = 'a', old = 'one', new = 'two' }")],
-            &[("write_file", "{ path = 'a', content = 'new' }")],
+        script([
+            call("read_file", json!({ "path": "a" })),
+            call("meddle", json!({ "path": "a", "content": "meddled\n" })),
+            call("edit_file", json!({ "path": "a", "old": "one", "new": "two" })),
+            call("write_file", json!({ "path": "a", "content": "new" })),
         ]),
         with_external_edit,
     );
@@ -257,42 +225,30 @@ async fn change_by_another_program_is_noticed() {
 
 #[tokio::test]
 async fn write_that_changes_nothing_needs_no_read() {
-    let harness = Harness::new(&script(&[&[("write_file", "{ path = 'a', content = 'same' }")]]));
+    let harness = Harness::new(script([call("write_file", json!({ "path": "a", "content": "same" }))]));
     put(&harness, "a", "same");
     assert_eq!(answers(&harness).await, ["Wrote 4 bytes to a"]);
 }
 
 #[tokio::test]
 async fn agent_without_a_read_tool_is_shown_the_content_with_the_refusal() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Writer", task = "x", tools = ["write_file"] }
-[[reply]]
-agent = "lead"
-text = "done"
-[[reply]]
-agent = "Writer"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "new" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "binary", content = "new" }
-[[reply]]
-agent = "Writer"
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "new" }
-[[reply]]
-agent = "Writer"
-text = "written"
-"#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Writer", "task": "x", "tools": ["write_file"] })),
+                reply("done"),
+            ],
+        )
+        .agent(
+            "Writer",
+            [
+                call("write_file", json!({ "path": "a", "content": "new" }))
+                    .call("write_file", json!({ "path": "binary", "content": "new" })),
+                call("write_file", json!({ "path": "a", "content": "new" })),
+                reply("written"),
+            ],
+        );
     let harness = Harness::new(script);
     put(&harness, "a", "one\ntwo\n");
     put(&harness, "binary", "\0");
@@ -309,10 +265,10 @@ text = "written"
 
 #[tokio::test]
 async fn seen_files_survive_a_crash() {
-    let text = script(&[
-        &[("read_file", "{ path = 'a' }")],
-        &[("edit_file", "{ path = 'a', old = 'one', new = 'two' }")],
-        &[("write_file", "{ path = 'a', content = 'three' }")],
+    let text = script([
+        call("read_file", json!({ "path": "a" })),
+        call("edit_file", json!({ "path": "a", "old": "one", "new": "two" })),
+        call("write_file", json!({ "path": "a", "content": "three" })),
     ]);
     for appends in 0.. {
         let harness = Harness::new(&text);

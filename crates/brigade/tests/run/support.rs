@@ -1,6 +1,7 @@
 //! Test harness for runs: a store that can crash, a model that counts, and checks of a finished tree.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,16 +32,16 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    pub(crate) fn new(script: &str) -> Harness {
+    pub(crate) fn new(script: impl Display) -> Harness {
         Harness::with(script, |_| {})
     }
 
-    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings) + 'static) -> Harness {
+    pub(crate) fn with(script: impl Display, tweak: impl Fn(&mut Settings) + 'static) -> Harness {
         Harness {
             store: Arc::new(CrashStore::new(Arc::new(MemoryStore::new()))),
             replies: Replies::default(),
             folder: tempfile::tempdir().unwrap(),
-            script: script.to_owned(),
+            script: script.to_string(),
             tweak: Box::new(tweak),
         }
     }

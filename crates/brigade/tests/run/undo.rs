@@ -5,47 +5,34 @@ use std::sync::Arc;
 use brigade::core::{Event, Hash, SessionId};
 use brigade::store::{MemoryStore, SqliteStore, export, import};
 use brigade::{ResumeOptions, Store, UndoResult, UndoneFile, Workspace, undo};
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
 
 use crate::run::support::{Harness, end};
 
 /// Reads and edits `old.txt` twice, creates `new.txt`, and has a child that edits `child.txt`.
-const EDITS: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "old.txt" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "new.txt", content = "made" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Child", task = "edit" }
-[[reply]]
-agent = "lead"
-turn = 2
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "old.txt", old = "one", new = "two" }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "old.txt", old = "two", new = "three" }
-[[reply]]
-agent = "Child"
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "child.txt" }
-[[reply]]
-agent = "Child"
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "child.txt", content = "changed" }
-[[reply]]
-text = "done"
-"#;
+fn edits() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [
+                call("read_file", json!({ "path": "old.txt" }))
+                    .call("write_file", json!({ "path": "new.txt", "content": "made" }))
+                    .delegate("Child", "edit"),
+                call("edit_file", json!({ "path": "old.txt", "old": "one", "new": "two" }))
+                    .call("edit_file", json!({ "path": "old.txt", "old": "two", "new": "three" }))
+                    .turn(2),
+            ],
+        )
+        .agent(
+            "Child",
+            [
+                call("read_file", json!({ "path": "child.txt" })),
+                call("write_file", json!({ "path": "child.txt", "content": "changed" })).turn(2),
+            ],
+        )
+        .reply("done")
+}
 
 fn put(harness: &Harness, path: &str, content: impl AsRef<[u8]>) {
     std::fs::write(harness.path().join(path), content).unwrap();
@@ -56,7 +43,7 @@ fn content(harness: &Harness, path: &str) -> Option<String> {
 }
 
 async fn edited() -> (Harness, SessionId) {
-    let harness = Harness::new(EDITS);
+    let harness = Harness::new(edits());
     put(&harness, "old.txt", "one line\n");
     put(&harness, "child.txt", "as it was");
     let result = harness.run().await;
@@ -137,7 +124,7 @@ async fn content_is_kept_once_for_each_file_and_within_a_bound() {
     harness.store.remove(&session).await.unwrap();
     assert!(!kept("one line\n").await, "it is removed with the session");
 
-    let harness = Harness::new(EDITS);
+    let harness = Harness::new(edits());
     put(&harness, "old.txt", format!("one line\n{}", "x".repeat(1 << 20)));
     put(&harness, "child.txt", b"\xff\xfe");
     let session = harness.run().await.session;
@@ -149,31 +136,13 @@ async fn content_is_kept_once_for_each_file_and_within_a_bound() {
 
 #[tokio::test]
 async fn undo_keeps_edits_of_other_programs() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "old.txt" }
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "old.txt", content = "first" }
-[[reply]]
-turn = 3
-delay_ms = 300
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "old.txt" }
-[[reply]]
-turn = 4
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "old.txt", content = "second" }
-[[reply]]
-text = "done"
-"#;
+    let script = Script::new().turns([
+        call("read_file", json!({ "path": "old.txt" })),
+        call("write_file", json!({ "path": "old.txt", "content": "first" })),
+        call("read_file", json!({ "path": "old.txt" })).delay_ms(300),
+        call("write_file", json!({ "path": "old.txt", "content": "second" })),
+        reply("done"),
+    ]);
     let harness = Harness::new(script);
     put(&harness, "old.txt", "zero");
     let run = harness.start().await;
@@ -250,7 +219,7 @@ async fn undo_follows_no_link_out_of_the_workspace() {
 
 #[tokio::test]
 async fn session_that_does_not_exist_is_an_error() {
-    let harness = Harness::new(EDITS);
+    let harness = Harness::new(edits());
     let session = harness.runtime().new_session().unwrap();
     let workspace = Workspace::open(harness.path()).unwrap();
     assert!(undo(&*harness.store, &session, &workspace).await.is_err());

@@ -3,25 +3,20 @@
 use std::sync::Arc;
 
 use brigade::core::{Budget, Limit};
+use brigade_testing::{Script, delegate};
 
 use super::SkillHarness;
 
-const DELEGATE: &str = "
-[[reply]]
-agent = 'lead'
-turn = 1
-[[reply.call]]
-tool = 'delegate'
-arguments = { role = 'Helper', task = 'help' }
-[[reply]]
-text = 'done'
-";
+fn one_child() -> Script {
+    Script::new().agent("lead", [delegate("Helper", "help").turn(1)]).reply("done")
+}
 
 const RULES: &str = "Use tabs.\n\n# Never\n\nNever push.";
 
 #[tokio::test]
 async fn instructions_reach_the_lead_and_its_children() {
-    let run = SkillHarness::new().run(DELEGATE, |settings| settings.instructions = Some(RULES.into())).await;
+    let run =
+        SkillHarness::new().run(one_child(), |settings| settings.instructions = Some(RULES.into())).await;
     for who in ["lead", "Helper"] {
         let system = &run.request(who).system;
         assert!(system.ends_with(&format!("\n\n{RULES}\n")), "{system}");
@@ -33,14 +28,14 @@ async fn instructions_reach_the_lead_and_its_children() {
 #[tokio::test]
 async fn agent_that_ignores_instructions_does_not_get_them() {
     let ignoring = SkillHarness::new()
-        .run(DELEGATE, |settings| {
+        .run(one_child(), |settings| {
             settings.instructions = Some(RULES.into());
             settings.lead.ignore_instructions = true;
         })
         .await;
-    let plain = SkillHarness::new().run(DELEGATE, |_| {}).await;
+    let plain = SkillHarness::new().run(one_child(), |_| {}).await;
     let blank =
-        SkillHarness::new().run(DELEGATE, |settings| settings.instructions = Some(" \n".into())).await;
+        SkillHarness::new().run(one_child(), |settings| settings.instructions = Some(" \n".into())).await;
     assert_eq!(ignoring.request("lead").system, plain.request("lead").system);
     assert_eq!(blank.request("Helper").system, plain.request("Helper").system);
     assert!(!ignoring.request("lead").system.contains("tabs"));
@@ -52,7 +47,7 @@ async fn instructions_count_towards_the_budget() {
     let long: Arc<str> = "rule ".repeat(20_000).into();
     let ends = async |instructions: Option<Arc<str>>| {
         let run = SkillHarness::new()
-            .run("[[reply]]\ntext = 'done'", |settings| {
+            .run(Script::new().reply("done"), |settings| {
                 settings.instructions = instructions;
                 settings.budget = Budget { tokens: Limit::AtMost(20_000), ..Budget::UNLIMITED };
             })

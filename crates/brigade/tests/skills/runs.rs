@@ -3,34 +3,23 @@
 use std::os::unix::fs::symlink;
 
 use brigade::core::permission::Mode;
+use brigade_testing::{Reply, Script, call, reply};
+use serde_json::json;
 
 use super::SkillHarness;
 
-const READ_IT: &str = "
-[[reply]]
-agent = 'lead'
-turn = 1
-[[reply.call]]
-tool = 'skill'
-arguments = { name = 'tea' }
-[[reply.call]]
-tool = 'skill'
-arguments = { name = 'tea', file = 'tables/times.txt' }
-[[reply.call]]
-tool = 'delegate'
-arguments = { role = 'Helper', task = 'help' }
-[[reply]]
-agent = 'Helper'
-turn = 1
-[[reply.call]]
-tool = 'skill'
-arguments = { name = 'tea' }
-[[reply]]
-agent = 'Helper'
-text = 'helper was told: {result:0}'
-[[reply]]
-text = 'done'
-";
+fn read_it() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [call("skill", json!({ "name": "tea" }))
+                .call("skill", json!({ "name": "tea", "file": "tables/times.txt" }))
+                .delegate("Helper", "help")
+                .turn(1)],
+        )
+        .agent("Helper", [call("skill", json!({ "name": "tea" })), reply("helper was told: {result:0}")])
+        .reply("done")
+}
 
 fn tea() -> SkillHarness {
     let harness = SkillHarness::new();
@@ -43,7 +32,7 @@ fn tea() -> SkillHarness {
 async fn agent_with_skills_can_read_them() {
     let harness = tea();
     let run = harness
-        .run(READ_IT, |settings| {
+        .run(read_it(), |settings| {
             settings.skills = harness.skills();
             settings.permissions.mode = Mode::Plan;
         })
@@ -63,17 +52,17 @@ async fn agent_with_skills_can_read_them() {
 #[tokio::test]
 async fn agent_without_skills_has_no_skill_tool() {
     let harness = tea();
-    let run = harness.run(READ_IT, |settings| settings.skills = harness.skills()).await;
+    let run = harness.run(read_it(), |settings| settings.skills = harness.skills()).await;
     assert!(!run.offered("Helper").contains(&"skill"));
     assert!(run.tool_outputs().await[2].contains("Unknown tool `skill`. Available tools: "));
 
     let without = harness
-        .run(READ_IT, |settings| {
+        .run(read_it(), |settings| {
             settings.skills = harness.skills();
             settings.lead.allow_skills = false;
         })
         .await;
-    let none = harness.run(READ_IT, |_| {}).await;
+    let none = harness.run(read_it(), |_| {}).await;
     for run in [without, none] {
         assert!(!run.offered("lead").contains(&"skill"));
         assert!(run.tool_outputs().await[0].starts_with("Unknown tool `skill`. Available tools: "));
@@ -84,7 +73,7 @@ async fn agent_without_skills_has_no_skill_tool() {
 async fn deny_rules_apply_to_skills() {
     let harness = tea();
     let run = harness
-        .run(READ_IT, |settings| {
+        .run(read_it(), |settings| {
             settings.skills = harness.skills();
             settings.permissions.deny.push("skill".parse().unwrap());
         })
@@ -113,15 +102,14 @@ async fn skill_shows_only_its_own_folder() {
         "none",
         "",
     ];
-    let mut script = "[[reply]]\nturn = 1\n".to_owned();
-    for file in files.iter().chain(&["empty", "large", "SKILL.md"]) {
-        script +=
-            &format!("[[reply.call]]\ntool = 'skill'\narguments = {{ name = 'tea', file = '{file}' }}\n");
-    }
-    script += "[[reply.call]]\ntool = 'skill'\narguments = { name = '../tea' }\n";
-    script += "[[reply.call]]\ntool = 'skill'\narguments = { name = 'tea', path = 'x' }\n";
-    script += "[[reply]]\ntext = 'done'\n";
-    let run = harness.run(&script, |settings| settings.skills = harness.skills()).await;
+    let calls = files
+        .iter()
+        .chain(&["empty", "large", "SKILL.md"])
+        .fold(Reply::default(), |reply, file| reply.call("skill", json!({ "name": "tea", "file": file })))
+        .call("skill", json!({ "name": "../tea" }))
+        .call("skill", json!({ "name": "tea", "path": "x" }));
+    let script = Script::new().turns([calls, reply("done")]);
+    let run = harness.run(script, |settings| settings.skills = harness.skills()).await;
     let tool_outputs = run.tool_outputs().await;
     for (file, answer) in files.iter().zip(&tool_outputs) {
         assert!(answer.contains("of the skill `tea`") && !answer.contains("secret\n"), "{file}: {answer}");

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
-use brigade::model::script::Script;
 use brigade::store::backend::{
     self, DecodeError, EXTERNAL, Encoded, EndedRounds, LISTED, LeaseRow, OpenRound, ancestors,
 };
@@ -15,6 +14,7 @@ use brigade::store::{
 use brigade::{Models, ResumeOptions, Runtime, Settings, Task, Workspace};
 use brigade_core::event::VERSION;
 use brigade_core::{Cursor, Event, Hash, Record, SessionId};
+use brigade_testing::{Script, delegate};
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
@@ -26,18 +26,9 @@ brigade::store_laws!(new_store);
 
 #[tokio::test]
 async fn trees_run_and_continue_on_a_store_that_orders_each_tree_by_itself() {
-    let script = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Helper", task = "help" }
-[[reply]]
-text = "done"
-"#;
+    let script = Script::new().agent("lead", [delegate("Helper", "help").turn(1)]).reply("done");
     let folder = crate::store::support::folder();
-    let models = || Models::default().with("script", Script::parse(script).unwrap());
+    let models = || Models::default().with("script", script.model());
     let settings = || Settings::new("script", Workspace::open(folder.path()).unwrap());
     let store = Arc::new(new_store().await.0);
     let mut lengths = Vec::new();

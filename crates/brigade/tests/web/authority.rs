@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use brigade::model::script::Script;
 use brigade::store::memory::MemoryStore;
 use brigade::store::{Append, Expect, Owner};
 use brigade::tool::{SearchEngine, WebSettings};
@@ -12,6 +11,8 @@ use brigade::{Models, ResumeOptions, Runtime, Settings, Store, Task, Toolbox, Wo
 use brigade_core::grant::Access;
 use brigade_core::permission::Mode;
 use brigade_core::{Authority, Event};
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
 
 use super::server::{Server, settings};
 
@@ -35,11 +36,8 @@ fn runtime(store: &Arc<MemoryStore>, folder: &Path, url: &str, tweak: impl FnOnc
     let mut settings = Settings::new("script", Workspace::open(folder).unwrap());
     settings.tools = Toolbox::standard().with_web(super::server::settings());
     tweak(&mut settings);
-    let script = format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_fetch'\narguments = {{ url = '{url}' }}\n\
-         [[reply]]\ntext = '{{results}}'\n"
-    );
-    let models = Models::default().with("script", Script::parse(&script).unwrap());
+    let script = Script::new().turns([call("web_fetch", json!({ "url": url })), reply("{results}")]);
+    let models = Models::default().with("script", script.model());
     Runtime::new(store.clone(), settings, models)
 }
 

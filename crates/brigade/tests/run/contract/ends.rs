@@ -276,12 +276,12 @@ async fn cancel_at(runtime: &Runtime, mut run: Run, at: usize) -> Result<RunResu
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c76_cancelling_a_mixed_tree_at_every_event() {
     let facts = {
-        let harness = Harness::with(&mixed_script(), mixed);
+        let harness = Harness::with(mixed_script(), mixed);
         let result = harness.run().await;
         harness.log(&result.session).await.len()
     };
     for at in 0..facts {
-        let harness = Harness::with(&mixed_script(), mixed);
+        let harness = Harness::with(mixed_script(), mixed);
         let runtime = harness.runtime();
         let started = Instant::now();
         let run = runtime.start(Task::new("the task")).await.unwrap();
@@ -297,7 +297,7 @@ async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
     for (at, appends) in
         (0..30).step_by(5).flat_map(|at| (1..24).step_by(2).map(move |appends| (at, appends)))
     {
-        let harness = Harness::with(&mixed_script(), mixed);
+        let harness = Harness::with(mixed_script(), mixed);
         let runtime = harness.runtime();
         harness.store.crash_after(appends + 2);
         let run = runtime.start(Task::new("the task")).await.unwrap();
@@ -354,7 +354,7 @@ async fn subagent_without_tokens_still_reports() {
 /// One slot for the whole tree: a session that waits for its children holds none.
 #[tokio::test]
 async fn one_slot_is_enough_for_a_mixed_tree() {
-    let harness = Harness::with(&mixed_script(), |settings| {
+    let harness = Harness::with(mixed_script(), |settings| {
         mixed(settings);
         settings.limits.concurrency = 1;
     });

@@ -503,7 +503,7 @@ async fn keep_none_removes_a_continued_session() {
         let keeps = move |settings: &mut brigade::Settings| {
             settings.delegation_styles.subagent = Some(SubagentConfig { keep, ..SubagentConfig::default() });
         };
-        Harness::with(&script(&replies), keeps)
+        Harness::with(script(&replies), keeps)
     };
     let (first, mut second) = (harness(Retention::Root), harness(Retention::None));
     second.store = first.store.clone();
