@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use brigade_testing::{Script, call, reply};
 use serde_json::{Value, json};
 
 use crate::cli::console::Console;
@@ -44,20 +45,13 @@ fn merge(into: &mut Value, more: Value) {
 }
 
 /// Script of a lead that makes one call and repeats its result.
-fn calling_script(tool: &str, arguments: &Value) -> String {
-    let mut script = format!(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = '{tool}'\n[reply.call.arguments]\n"
-    );
-    for (key, value) in arguments.as_object().unwrap() {
-        script.push_str(&format!("{key} = {value}\n"));
-    }
-    script.push_str("[[reply]]\nagent = 'lead'\ntext = '{results}'\n[[reply]]\ntext = 'the model answers'\n");
-    script
+fn calling_script(tool: &str, arguments: Value) -> Script {
+    Script::new().agent("lead", [call(tool, arguments), reply("{results}")]).reply("the model answers")
 }
 
-pub(crate) fn delegating_script(task: &str) -> String {
+pub(crate) fn delegating_script(task: &str) -> Script {
     let arguments = json!({ "task": task, "description": "Ask it", "serverName": "fix" });
-    calling_script("subagent_delegate", &arguments)
+    calling_script("subagent_delegate", arguments)
 }
 
 fn notes(home: &Home) -> String {
@@ -85,12 +79,12 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 fn story_13_task_runs_in_an_external_agent() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let report = home.report(&delegating_script("Count to three"), &[]);
+    let report = home.report(delegating_script("Count to three"), &[]);
     assert_eq!(report["result"], "You said: Count to three", "{report}");
     assert_eq!(notes(&home).lines().filter(|line| line.starts_with("start ")).count(), 1);
     wait_until("the agent is gone", || !is_alive(&home));
     let unknown = json!({ "task": "x", "description": "d", "serverName": "nobody" });
-    home.run(&calling_script("subagent_delegate", &unknown), &[])
+    home.run(calling_script("subagent_delegate", unknown), &[])
         .exits_with(0)
         .stdout_contains("unknown server 'nobody'")
         .stdout_contains("fix");
@@ -100,7 +94,7 @@ fn story_13_task_runs_in_an_external_agent() {
 fn tool_calls_of_an_external_agent_are_shown() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let report = home.report(&delegating_script("!think first of all\n!call Look around\n!say fine"), &[]);
+    let report = home.report(delegating_script("!think first of all\n!call Look around\n!say fine"), &[]);
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]["session_id"]);
     for arguments in [
         vec!["sessions", "show", child.as_str().unwrap()],
@@ -126,14 +120,14 @@ fn reported_sub_agents_are_shown_and_counted() {
         format!("!update {update}\n")
     };
     let orders = format!("{}{}!spend 90\n!say fine", announced("c1", "Scout"), announced("c2", "Reader"));
-    let report = home.report(&delegating_script(&orders), &[]);
+    let report = home.report(delegating_script(&orders), &[]);
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
     assert_eq!(child["usage"]["reported_agents"], 2, "{report}");
     assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
     let said = "reported by external agents: 100 tokens, $0.2500 and 2 sub-agents";
     home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains(said);
     console.add(home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()]).exits_with(0));
-    let stream = home.run(&delegating_script(&orders), &["--output-format", "stream-json"]);
+    let stream = home.run(delegating_script(&orders), &["--output-format", "stream-json"]);
     stream.exits_with(0).stdout_contains(r#""why":"sub-agent Scout: look around (running)""#);
     insta::assert_snapshot!(console.text());
 }
@@ -160,7 +154,7 @@ fn reported_usage_is_shown_separately() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
-    let report = home.report(&delegating_script("!spend 90\n!say fine"), &[]);
+    let report = home.report(delegating_script("!spend 90\n!say fine"), &[]);
     assert_eq!(report["usage"]["reported_tokens"], 100, "{report}");
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
     assert_eq!(
@@ -177,14 +171,14 @@ fn unreported_cost_is_not_shown_as_zero() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
-    let silent = home.report(&delegating_script("!say fine"), &[]);
+    let silent = home.report(delegating_script("!say fine"), &[]);
     assert_eq!(silent["agents"][1]["usage"]["cost_not_reported"], true, "{silent}");
     assert_eq!(silent["usage"]["cost_not_reported"], true, "{silent}");
     let session = silent["session_id"].as_str().unwrap();
     console.add(home.brigade(&["sessions", "tree", session]).exits_with(0));
     let child = silent["agents"][1]["session_id"].as_str().unwrap();
     console.add(home.brigade(&["sessions", "show", child]).exits_with(0));
-    let spoken = home.report(&delegating_script("!spend 90\n!say fine"), &[]);
+    let spoken = home.report(delegating_script("!spend 90\n!say fine"), &[]);
     assert_eq!(spoken["usage"].get("cost_not_reported"), None, "{spoken}");
     insta::assert_snapshot!(console.text());
 }
@@ -195,7 +189,7 @@ fn point_73_call_overrides_config_and_without_both_the_model_answers() {
     let asked = |call: Value| {
         let mut arguments = json!({ "task": "!settings", "description": "d" });
         merge(&mut arguments, call);
-        home.run(&calling_script("subagent_delegate", &arguments), &[])
+        home.run(calling_script("subagent_delegate", arguments), &[])
     };
     let agents = json!({ "slow": { "mode": "code" }, "fast": { "model": "large", "args": ["--quick"] } });
     home.write(
@@ -230,7 +224,7 @@ fn approval_of_an_external_agent_reaches_the_user() {
     });
     home.write("home/config.json", &config(&home, more));
     let script =
-        calling_script("delegate", &json!({ "role": "Helper", "task": "!permit execute make it so" }));
+        calling_script("delegate", json!({ "role": "Helper", "task": "!permit execute make it so" }));
     for (answer, chosen) in [("yes", "chosen \"yes\""), ("no", "chosen \"no\"")] {
         let mut running = BackgroundRun::start(&home, &script, &[]);
         let asked = running.read_until(|line| {
@@ -256,7 +250,7 @@ fn agent_file_can_name_an_external_agent() {
     home.write("home/agents/outside.md", file);
     let done = home.brigade(&["run", "-a", "outside", "Count"]);
     console.add(done.exits_with(0));
-    let dispatch = calling_script("subagent_dispatch", &json!({ "agent_id": "outside", "task": "Sing" }));
+    let dispatch = calling_script("subagent_dispatch", json!({ "agent_id": "outside", "task": "Sing" }));
     home.run(&dispatch, &[]).exits_with(0).stdout_contains("Sing");
     home.write("home/agents/outside.md", &file.replace("acp: fix", "acp: elsewhere"));
     console.add(&home.brigade(&["run", "-a", "outside", "Count"]));
@@ -280,7 +274,7 @@ fn external_agent_dies_with_a_killed_runner_and_is_not_retried() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
-    let running = BackgroundRun::start(&home, &delegating_script("!hang"), &[]);
+    let running = BackgroundRun::start(&home, delegating_script("!hang"), &[]);
     wait_until("it hangs", || notes(&home).contains("hang"));
     assert!(is_alive(&home));
     let session = running.session.clone();
@@ -295,7 +289,7 @@ fn external_agent_dies_with_a_killed_runner_and_is_not_retried() {
 fn cancel_from_another_process_stops_the_external_agent() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let running = BackgroundRun::start(&home, &delegating_script("!wait"), &[]);
+    let running = BackgroundRun::start(&home, delegating_script("!wait"), &[]);
     wait_until("it is asked", || notes(&home).contains("prompt"));
     home.brigade(&["cancel", &running.session]).exits_with(0);
     running.end();
@@ -307,13 +301,13 @@ fn cancel_from_another_process_stops_the_external_agent() {
 fn secrets_reach_only_their_own_agent() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let model = home.script(&delegating_script("!environment"));
+    let model = home.script(delegating_script("!environment"));
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     let output = command.env("ANTHROPIC_API_KEY", "k-1").env("A_KEY", "k-2-long").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("k-2-long") && text.contains("PATH"), "{text}");
     assert!(!text.contains("ANTHROPIC") && !text.contains("BRIGADE"), "{text}");
-    let died = home.run(&delegating_script("!die"), &[]);
+    let died = home.run(delegating_script("!die"), &[]);
     died.exits_with(0).stdout_contains("out of memory, key (hidden)");
     assert!(!home.brigade(&["config", "show"]).stdout.contains("a-secret-key"));
 }

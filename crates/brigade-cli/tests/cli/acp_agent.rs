@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
+use brigade_testing::{Script, call, delegate, reply};
 use serde_json::{Value, json};
 
 use crate::cli::console::Console;
@@ -108,37 +109,19 @@ impl Drop for Editor {
     }
 }
 
-const SHELL_BELOW: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "I hand it on. "
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Middle", task = "see to it" }
-[[reply]]
-agent = "Middle"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Deep", task = "do it" }
-[[reply]]
-agent = "Deep"
-turn = 1
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo deep >> done.txt" }
-[[reply]]
-agent = "lead"
-text = "All done."
-[[reply]]
-text = "Done."
-"#;
+fn shell_below() -> Script {
+    Script::new()
+        .agent("lead", [reply("I hand it on. ").delegate("Middle", "see to it").turn(1)])
+        .agent("Middle", [delegate("Deep", "do it").turn(1)])
+        .agent("Deep", [call("shell", json!({ "command": "echo deep >> done.txt" })).turn(1)])
+        .agent("lead", [reply("All done.")])
+        .reply("Done.")
+}
 
 #[test]
 fn editor_prompts_approves_a_grandchild_call_and_reloads_the_session() {
     let home = Home::new();
-    let model = home.script(SHELL_BELOW);
+    let model = home.script(shell_below());
     let arguments = ["--model", model.as_str(), "--set", "swarm.max_depth=2"];
     let mut editor = Editor::open(&home, &arguments);
     let session = editor.session(&home.work());
@@ -168,10 +151,8 @@ fn editor_prompts_approves_a_grandchild_call_and_reloads_the_session() {
 #[test]
 fn approval_answered_from_a_terminal_is_withdrawn_in_the_editor() {
     let home = Home::new();
-    let model = home.script(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'echo x > x.txt' }\n\
-         [[reply]]\ntext = 'end'\n",
-    );
+    let model = home
+        .script(Script::new().turns([call("shell", json!({ "command": "echo x > x.txt" })), reply("end")]));
     let mut editor = Editor::open(&home, &["--model", &model]);
     let session = editor.session(&home.work());
     let id = editor.start(&session, "go");
@@ -183,8 +164,9 @@ fn approval_answered_from_a_terminal_is_withdrawn_in_the_editor() {
     assert!(home.work().join("x.txt").exists());
 }
 
-const SLEEPER: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
-     arguments = { command = 'echo $$ > pid; sleep 600' }\n[[reply]]\ntext = 'end'\n";
+fn sleeps() -> Script {
+    Script::new().turns([call("shell", json!({ "command": "echo $$ > pid; sleep 600" })), reply("end")])
+}
 
 /// Waits until a command has recorded its process id. Returns a check whether the process is still running.
 fn sleeper(home: &Home) -> impl Fn() -> bool + use<> {
@@ -203,7 +185,7 @@ fn sleeper(home: &Home) -> impl Fn() -> bool + use<> {
 #[test]
 fn session_cancel_stops_running_commands() {
     let home = Home::new();
-    let model = home.script(SLEEPER);
+    let model = home.script(sleeps());
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
     let session = editor.session(&home.work());
     let id = editor.start(&session, "sleep");
@@ -218,7 +200,7 @@ fn session_cancel_stops_running_commands() {
 #[test]
 fn editor_disconnect_stops_all_agents() {
     let home = Home::new();
-    let model = home.script(SLEEPER);
+    let model = home.script(sleeps());
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
     let session = editor.session(&home.work());
     editor.start(&session, "sleep");
@@ -247,7 +229,7 @@ fn unread_output_of_a_gone_editor_does_not_block_exit() {
 #[test]
 fn passthrough_session_loads_and_refuses_prompts() {
     let home = Home::new();
-    let model = home.script("[[reply]]\ntext = 'Four.'\n");
+    let model = home.script(Script::new().reply("Four."));
     let session = crate::cli::mcp_server::delegated_session(&home, &model);
     let mut editor = Editor::open(&home, &["--model", &model]);
     let load = json!({"sessionId": session, "cwd": home.work(), "mcpServers": []});
@@ -264,7 +246,7 @@ fn passthrough_session_loads_and_refuses_prompts() {
 #[test]
 fn signal_stops_the_agent_like_a_disconnect() {
     let home = Home::new();
-    let model = home.script(SLEEPER);
+    let model = home.script(sleeps());
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
     let session = editor.session(&home.work());
     editor.start(&session, "sleep");
@@ -280,8 +262,7 @@ fn signal_stops_the_agent_like_a_disconnect() {
 fn mcp_servers_of_the_editor_provide_tools() {
     let home = Home::new();
     let model = home.script(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
-         [[reply]]\ntext = '{results}'\n",
+        Script::new().turns([call("mcp__fix__echo", json!({ "text": "round trip" })), reply("{results}")]),
     );
     let script = "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact cli::mcp::server_entry --test-threads=1 --nocapture";
     let binary = std::env::current_exe().unwrap();
@@ -304,9 +285,9 @@ fn mcp_servers_of_the_editor_provide_tools() {
 #[test]
 fn each_folder_uses_its_own_trusted_settings() {
     let home = Home::new();
-    let (mine, project) = (home.script("[[reply]]\ntext = 'mine'\n"), home.work().join("project"));
+    let (mine, project) = (home.script(Script::new().reply("mine")), home.work().join("project"));
     std::fs::create_dir_all(project.join(".brigade")).unwrap();
-    let theirs = home.write("theirs.toml", "[[reply]]\ntext = 'theirs'\n");
+    let theirs = home.write("theirs.toml", &Script::new().reply("theirs").to_string());
     let config = format!("model = \"script:{}\"\n[permissions]\nmode = \"plan\"\n", theirs.display());
     std::fs::write(project.join(".brigade/config.toml"), config).unwrap();
     home.write("home/config.toml", &format!("model = \"{mine}\"\n"));

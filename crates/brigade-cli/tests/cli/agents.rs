@@ -1,5 +1,7 @@
 //! `brigade agents`: list, show, lint, new.
 
+use brigade_testing::Script;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
 
@@ -35,7 +37,7 @@ fn c50_list_shows_valid_agents_and_warns_about_others() {
     assert_eq!((&list[0]["id"], &list[0]["format"]), (&"coder".into(), &"brigade".into()));
     assert_eq!(list[0]["tools"], serde_json::json!(["read_file", "shell"]));
     assert!(list[0]["file"].as_str().unwrap().ends_with("agents/coder/AGENT.md"));
-    let model = home.script("[[reply]]\ntext = 'hello'");
+    let model = home.script(Script::new().reply("hello"));
     home.brigade(&["run", "--model", &model, "x"])
         .exits_with(0)
         .stderr_contains("warning: ")

@@ -1,16 +1,16 @@
 //! Approval requests, listed and answered without a terminal.
 
+use brigade_testing::{Fault, Script, call, fault, reply};
+use serde_json::{Value, json};
+
 use crate::cli::console::Console;
 use crate::cli::support::{BackgroundRun, Home};
 
 const WAIT: [&str; 4] = ["--set", "permissions.questions=wait", "--mode", "ask"];
 
 /// Script of one agent that makes one call.
-fn calling_script(tool: &str, arguments: &str) -> String {
-    format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"{tool}\"\narguments = {arguments}\n\
-         [[reply]]\ntext = \"done: {{results}}\"\n"
-    )
+fn calling_script(tool: &str, arguments: Value) -> Script {
+    Script::new().turns([call(tool, arguments), reply("done: {results}")])
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn answer_offers_always_only_if_a_rule_covers_the_call() {
     let home = Home::new();
     let mut console = Console::new(&home);
     for (command, has_rule) in [("touch x", true), ("touch x && touch y", false)] {
-        let script = calling_script("shell", &format!("{{ command = \"{command}\" }}"));
+        let script = calling_script("shell", json!({ "command": command }));
         let mut running = BackgroundRun::start(&home, &script, &WAIT);
         running.wait_for("asked");
         let open = home.brigade(&["answer", &running.session]);
@@ -39,12 +39,12 @@ fn without_an_id_the_questions_of_all_sessions_are_listed() {
     let home = Home::new();
     let mut console = Console::new(&home);
     console.add(home.brigade(&["answer"]).exits_with(0));
-    let ended = home.report("[[reply]]\ntext = 'done'", &[]);
+    let ended = home.report(Script::new().reply("done"), &[]);
     let ended = ended["session_id"].as_str().unwrap();
     console.add(home.brigade(&["answer", "last"]).exits_with(0).stderr_contains(ended));
     console.add(home.brigade(&["answer", "last", "yes"]).exits_with(1).stderr_contains(ended));
     let running = ["touch x", "touch y"].map(|command| {
-        let script = calling_script("shell", &format!("{{ command = \"{command}\" }}"));
+        let script = calling_script("shell", json!({ "command": command }));
         let mut running = BackgroundRun::start(&home, &script, &WAIT);
         running.wait_for("asked");
         running
@@ -70,7 +70,7 @@ fn answer_prints_a_confirmation() {
     let mut console = Console::new(&home);
     for words in [&["yes"][..], &["always"], &["no"], &["no", "use", "make"]] {
         let mut running =
-            BackgroundRun::start(&home, &calling_script("shell", "{ command = \"touch x\" }"), &WAIT);
+            BackgroundRun::start(&home, calling_script("shell", json!({ "command": "touch x" })), &WAIT);
         running.wait_for("asked");
         let done = home.brigade(&[&["answer", running.session.as_str()], words].concat());
         console.add(done.exits_with(0));
@@ -87,7 +87,7 @@ fn answer_json_contains_the_diff_of_an_edit() {
     home.write("work/a.txt", "one\ntwo\n");
     let script = calling_script(
         "edit_file",
-        "{ path = \"a.txt\", old = \"two\", new = \"three\", replace_all = false }",
+        json!({ "path": "a.txt", "old": "two", "new": "three", "replace_all": false }),
     );
     let mut running = BackgroundRun::start(&home, &script, &WAIT);
     running.wait_for("asked");
@@ -103,7 +103,7 @@ fn answer_json_contains_the_diff_of_an_edit() {
 fn messages_name_sessions_by_agent_and_task() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
+    let mut running = BackgroundRun::start(&home, Script::new().reply(fault(Fault::Hang)), &[]);
     running.wait_for("called");
     let told = home.brigade(&["tell", &running.session, "hurry"]);
     console.add(told.exits_with(0));

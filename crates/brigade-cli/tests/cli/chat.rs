@@ -1,11 +1,14 @@
 //! `brigade chat` without a terminal: messages from standard input, one per line.
 
-use serde_json::Value;
+use brigade_testing::{Fault, Purpose, Script, call, delegate, fault, reply};
+use serde_json::{Value, json};
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
 
-const ECHO: &str = "[[reply]]\nturn = 1\ntext = 'first: {heard}'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
+fn echo() -> Script {
+    Script::new().turns([reply("first: {heard}"), reply("turn {turn}: {heard}")])
+}
 
 fn chat(home: &Home, arguments: &[&str], input: &str) -> CommandResult {
     home.with_input(&[&["chat"], arguments].concat(), input)
@@ -30,7 +33,7 @@ fn agent_file(home: &Home, id: &str, model: &str) {
 #[test]
 fn stdin_lines_are_messages_of_one_session() {
     let home = Home::new();
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     let done = chat(&home, &["--model", &model], "hello\n\n  \nand more\r\n//slash\n");
     assert_eq!(done.exits_with(0).stdout, "first: hello\nturn 2: and more\nturn 3: /slash\n");
     let shown = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
@@ -42,30 +45,22 @@ fn stdin_lines_are_messages_of_one_session() {
 fn s09_dispatched_agent_continues_in_its_own_session() {
     let home = Home::new();
     let model = home.script(
-        r#"
-        [[reply]]
-        agent = "pickle"
-        turn = 1
-        [[reply.call]]
-        tool = "subagent_dispatch"
-        arguments = { agent_id = "reviewer", task = "look at app.txt" }
-        [[reply]]
-        agent = "pickle"
-        text = "{result:0}"
-        [[reply]]
-        agent = "reviewer"
-        turn = 1
-        [[reply.call]]
-        tool = "read_file"
-        arguments = { path = "app.txt" }
-        [[reply]]
-        agent = "reviewer"
-        turn = 2
-        text = "It says: {result:0}"
-        [[reply]]
-        agent = "reviewer"
-        text = "As {role} I heard: {heard}"
-        "#,
+        Script::new()
+            .agent(
+                "pickle",
+                [
+                    call("subagent_dispatch", json!({ "agent_id": "reviewer", "task": "look at app.txt" })),
+                    reply("{result:0}"),
+                ],
+            )
+            .agent(
+                "reviewer",
+                [
+                    call("read_file", json!({ "path": "app.txt" })),
+                    reply("It says: {result:0}"),
+                    reply("As {role} I heard: {heard}"),
+                ],
+            ),
     );
     agent_file(&home, "pickle", &model);
     agent_file(&home, "reviewer", &model);
@@ -89,7 +84,7 @@ fn s09_dispatched_agent_continues_in_its_own_session() {
 fn chat_continue_takes_the_last_session_of_the_folder() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     std::fs::create_dir(home.work().join("other")).unwrap();
     console.add(chat(&home, &["-c"], "x\n").exits_with(2));
     let one = chat(&home, &["--model", &model], "one\n");
@@ -108,7 +103,7 @@ fn chat_continue_takes_the_last_session_of_the_folder() {
 fn errors_are_printed_and_the_chat_continues() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\nturn = 1\nfault = 'refused'\n[[reply]]\ntext = 'better: {heard}'");
+    let model = home.script(Script::new().turns([fault(Fault::Refused), reply("better: {heard}")]));
     let input = format!("hello\n/mdoel x\n/model nosuch/thing\n/model {model}\n/model\nhello\nagain\n");
     let done = chat(&home, &[], &input);
     console.add(done.exits_with(0));
@@ -125,12 +120,16 @@ fn errors_are_printed_and_the_chat_continues() {
 fn exit_code_is_the_status_of_the_last_round() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\npurpose = 'grace'\ntext = 'as far as I came'\n[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'done'");
+    let model = home.script(
+        Script::new()
+            .reply(reply("as far as I came").purpose(Purpose::Grace))
+            .turns([call("echo", json!({ "text": "x" })), reply("done")]),
+    );
     let cut = chat(&home, &["--model", &model, "--max-turns", "1"], "go\n");
     console.add(cut.exits_with(3));
     let on = chat(&home, &["-c", "--max-turns", "1"], "go on\n");
     assert_eq!(on.exits_with(0).stdout, "done\n", "each round has limits of its own");
-    let failed = home.script("[[reply]]\nfault = 'refused'");
+    let failed = home.script(Script::new().reply(fault(Fault::Refused)));
     console.add(chat(&home, &["--model", &failed], "go\n").exits_with(1));
     insta::assert_snapshot!(console.text());
 }
@@ -140,8 +139,7 @@ fn slash_commands_work_without_a_model() {
     let home = Home::new();
     let mut console = Console::new(&home);
     let model = home.script(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Worker', task = 'x' }\n\
-         [[reply.call]]\ntool = 'delegate'\narguments = { role = 'Worker', task = 'y' }\n[[reply]]\ntext = 'ok'",
+        Script::new().agent("lead", [delegate("Worker", "x").delegate("Worker", "y").turn(1)]).reply("ok"),
     );
     let done = chat(
         &home,
@@ -165,10 +163,11 @@ fn slash_commands_work_without_a_model() {
 #[test]
 fn mode_change_applies_from_the_next_round() {
     let home = Home::new();
-    let model = home.script(
-        "[[reply]]\nturn = 1\ntext = 'hello'\n[[reply]]\nturn = 2\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'x', content = 'x' }\n\
-         [[reply]]\ntext = '{result:0}'",
-    );
+    let model = home.script(Script::new().turns([
+        reply("hello"),
+        call("write_file", json!({ "path": "x", "content": "x" })),
+        reply("{result:0}"),
+    ]));
     chat(&home, &["--model", &model, "--mode", "edit"], "hi\n/mode plan\nwrite\n").exits_with(0);
     assert_eq!(text(home.work().join("x")), "");
     chat(&home, &["--model", &model, "--mode", "plan"], "hi\n/mode edit\nwrite\n").exits_with(0);
@@ -178,7 +177,7 @@ fn mode_change_applies_from_the_next_round() {
 #[test]
 fn json_format_prints_one_object_per_round() {
     let home = Home::new();
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     let done = chat(&home, &["--model", &model, "--output-format", "json"], "one\ntwo\n");
     let lines = done.exits_with(0).lines();
     assert_eq!(lines.len(), 2);
@@ -190,7 +189,7 @@ fn json_format_prints_one_object_per_round() {
 fn line_mode_attaches_files_and_sends_exclamation_lines() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = '{heard}'");
+    let model = home.script(Script::new().reply("{heard}"));
     home.write("work/notes.txt", "Tea needs hot water.");
     let done = chat(&home, &["--model", &model], "sum up @notes.txt\n!touch made\nask @alice\n");
     console.add(done.exits_with(0));
@@ -213,11 +212,10 @@ fn line_mode_attaches_files_and_sends_exclamation_lines() {
 fn line_mode_supports_undo_clear_and_compact() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(
-        "[[reply]]\npurpose = 'compaction'\ntext = 'They talked.'\n\
-         [[reply]]\ntask = 'write'\nturn = 1\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'x', content = 'x' }\n\
-         [[reply]]\ntext = 'turn {turn}: {heard}'",
-    );
+    let model = home.script(Script::new().reply(reply("They talked.").purpose(Purpose::Compaction)).turns([
+        call("write_file", json!({ "path": "x", "content": "x" })).task("write"),
+        reply("turn {turn}: {heard}"),
+    ]));
     let input = "/undo\nwrite\n/undo\nmore\n/undo\n/compact\nagain\n/clear\nfresh\n/compact\n";
     let done = chat(&home, &["--model", &model], input);
     console.add(done.exits_with(0));
@@ -245,8 +243,10 @@ fn line_mode_supports_undo_clear_and_compact() {
 fn text_before_a_tool_call_is_printed_without_a_terminal() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\nturn = 1\ntext = \"Let me see.\\n\\nI look at **the notes**.\"\n[[reply.call]]\ntool = 'echo'\n\
-                  arguments = { text = 'x' }\n[[reply]]\ntext = 'Done. All of it.'";
+    let script = Script::new().turns([
+        reply("Let me see.\n\nI look at **the notes**.").call("echo", json!({ "text": "x" })),
+        reply("Done. All of it."),
+    ]);
     let done = home.run(script, &[]);
     console.add(done.exits_with(0));
     assert!(!done.stderr.contains("All of it"), "the result is no thought: {}", done.stderr);

@@ -7,16 +7,20 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use brigade_testing::Script;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
 
-const ECHO: &str = "[[reply]]\ntext = '{heard}'";
+fn echo() -> Script {
+    Script::new().reply("{heard}")
+}
 
 #[test]
 fn stdin_is_appended_to_the_task() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     let run = ["run", "--model", &model, "explain"];
     let both = home.with_input(&run, "line 1\nline 2");
     assert_eq!(both.exits_with(0).stdout, "explain\n\n<stdin>\nline 1\nline 2\n</stdin>\n");
@@ -33,7 +37,7 @@ fn stdin_is_appended_to_the_task() {
 fn binary_stdin_is_accepted_only_with_a_task() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     let with = |arguments: &[&str], input: &[u8]| {
         let mut command = home.command(arguments);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -51,7 +55,7 @@ fn binary_stdin_is_accepted_only_with_a_task() {
 fn idle_stdin_pipe_does_not_block_a_run() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     let begun = Instant::now();
     let mut command = home.command(&["run", "--model", &model, "explain"]);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -71,7 +75,7 @@ fn idle_stdin_pipe_does_not_block_a_run() {
 #[test]
 fn unquoted_words_are_one_task() {
     let home = Home::new();
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     for command in ["run", "exec"] {
         let done = home.brigade(&[command, "fix", "the", "tests", "-m", &model]);
         assert_eq!(done.exits_with(0).stdout, "fix the tests\n", "{command}");
@@ -89,7 +93,7 @@ fn unquoted_words_are_one_task() {
 fn run_continues_the_last_or_the_named_session() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = 'turn {turn}: {heard}'");
+    let model = home.script(Script::new().reply("turn {turn}: {heard}"));
     console.add(home.brigade(&["run", "-c", "more", "-m", &model]).exits_with(2));
     let id = |task: &str| {
         let report =

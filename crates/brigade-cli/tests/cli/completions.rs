@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use brigade_testing::Script;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
 
@@ -67,8 +69,8 @@ fn offered_by_bash(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> V
 #[test]
 fn bash_completes_session_ids_agents_and_models() {
     let home = Home::new();
-    let id = home.report("[[reply]]\ntext = 'x'", &[])["session_id"].as_str().unwrap().to_owned();
-    let other = home.report("[[reply]]\ntext = 'y'", &[])["session_id"].as_str().unwrap().to_owned();
+    let id = home.report(Script::new().reply("x"), &[])["session_id"].as_str().unwrap().to_owned();
+    let other = home.report(Script::new().reply("y"), &[])["session_id"].as_str().unwrap().to_owned();
     let beginning = &id[..5];
     for words in [
         &["resume"][..],
@@ -115,7 +117,7 @@ fn bash_completes_session_ids_agents_and_models() {
 #[test]
 fn complete_lists_values_with_descriptions_and_without_errors() {
     let home = Home::new();
-    let report = home.report("[[reply]]\ntext = 'x'", &[]);
+    let report = home.report(Script::new().reply("x"), &[]);
     let id = report["session_id"].as_str().unwrap();
     let listed = home.brigade(&["__complete", "sessions"]);
     let line = listed.exits_with(0).stdout.trim_end().to_owned();

@@ -1,9 +1,14 @@
 //! Origins of configuration values, and errors in them.
 
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
 
-const HELLO: &str = "[[reply]]\ntext = 'hello'";
+fn hello() -> Script {
+    Script::new().reply("hello")
+}
 
 #[test]
 fn unknown_key_error_names_the_place_and_the_nearest_key() {
@@ -12,7 +17,7 @@ fn unknown_key_error_names_the_place_and_the_nearest_key() {
     home.write("home/config.toml", "[swarm]\nmax_dept = 2\n");
     let done = home.brigade(&["config", "show"]);
     console.add(done.exits_with(2));
-    home.run(HELLO, &[]).exits_with(2);
+    home.run(hello(), &[]).exits_with(2);
     home.write("home/config.toml", "[swarm]\nmax_depth = 'two'\n");
     console.add(home.brigade(&["tools", "list"]).exits_with(2));
     home.write("home/config.toml", "[swarm\n");
@@ -57,7 +62,7 @@ fn later_config_layers_win() {
 #[test]
 fn configured_model_is_used() {
     let home = Home::new();
-    let model = home.script(HELLO);
+    let model = home.script(hello());
     home.write("home/config.toml", &format!("model = \"{model}\""));
     assert_eq!(home.brigade(&["run", "x"]).exits_with(0).stdout, "hello\n");
     home.write("work/other.toml", "[[reply]]\ntext = 'other'");
@@ -69,8 +74,7 @@ fn configured_model_is_used() {
 #[test]
 fn commands_do_not_see_api_keys() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'env' }\n\
-                  [[reply]]\ntext = '{result:0}'";
+    let script = Script::new().turns([call("shell", json!({ "command": "env" })), reply("{result:0}")]);
     let model = home.script(script);
     let mut command = home.command(&["run", "--model", &model, "--mode", "auto", "x"]);
     let done = command.env("SECRET_API_KEY", "sesame").env("LC_ALL", "C").output().unwrap();
@@ -83,16 +87,18 @@ fn commands_do_not_see_api_keys() {
 fn mode_decides_which_calls_run() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'f', content = 'x' }\n\
-                  [[reply.call]]\ntool = 'shell'\narguments = { command = 'touch g' }\n\
-                  [[reply]]\ntext = '{results}'";
+    let script = Script::new().turns([
+        call("write_file", json!({ "path": "f", "content": "x" }))
+            .call("shell", json!({ "command": "touch g" })),
+        reply("{results}"),
+    ]);
     let there = |name: &str| home.work().join(name).exists();
-    console.add(home.run(script, &["--mode", "plan"]).exits_with(0));
+    console.add(home.run(&script, &["--mode", "plan"]).exits_with(0));
     assert!(!there("f") && !there("g"));
-    console.add(home.run(script, &[]).exits_with(0));
+    console.add(home.run(&script, &[]).exits_with(0));
     assert!(there("f") && !there("g"));
     let denied = ["--set", "permissions.deny=[\"write_file\"]", "--mode", "auto"];
-    console.add(home.run(script, &denied).exits_with(0));
+    console.add(home.run(&script, &denied).exits_with(0));
     assert!(there("g"));
     insta::assert_snapshot!(console.text());
 }
@@ -100,17 +106,16 @@ fn mode_decides_which_calls_run() {
 #[test]
 fn denied_call_is_noted_only_with_text_output() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'rm -rf x' }\n\
-                  [[reply]]\ntext = 'done'";
+    let script = Script::new().turns([call("shell", json!({ "command": "rm -rf x" })), reply("done")]);
     let rule = ["--mode", "auto", "--set", "permissions.deny=[\"shell(rm *)\"]"];
     let note = "lead: denied shell rm -rf x: the rule `shell(rm *)` in `permissions.deny` forbids it\n";
     for flags in [&[][..], &["-v"]] {
-        let done = home.run(script, &[&rule, flags].concat());
+        let done = home.run(&script, &[&rule, flags].concat());
         assert_eq!(done.exits_with(0).stderr.matches(note).count(), 1, "{}", done.stderr);
         assert!(!done.stderr.contains("failed: `shell`"), "{}", done.stderr);
     }
     for format in ["json", "stream-json"] {
-        let done = home.run(script, &[&rule[..], &["--output-format", format]].concat());
+        let done = home.run(&script, &[&rule[..], &["--output-format", format]].concat());
         assert!(!done.exits_with(0).stderr.contains("denied"), "{}", done.stderr);
     }
 }
@@ -120,11 +125,11 @@ fn rule_for_an_unknown_tool_is_an_error() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.toml", "[permissions]\ndeny = ['shel(git push)']\n");
-    console.add(home.run(HELLO, &[]).exits_with(2));
+    console.add(home.run(hello(), &[]).exits_with(2));
     home.write("home/config.toml", "[permissions]\ndeny = ['unheard_of']\n");
-    console.add(home.run(HELLO, &[]).exits_with(2));
+    console.add(home.run(hello(), &[]).exits_with(2));
     home.write("home/config.toml", "[permissions]\ndeny = ['shell(git push)', 'mcp__any__*']\n");
-    home.run(HELLO, &[]).exits_with(0);
+    home.run(hello(), &[]).exits_with(0);
     insta::assert_snapshot!(console.text());
 }
 
@@ -177,9 +182,7 @@ fn web_fetch_from_loopback_needs_user_config() {
     });
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_fetch'\narguments = {{ url = '{url}' }}\n[[reply]]\ntext = '{{results}}'"
-    );
+    let script = Script::new().turns([call("web_fetch", json!({ "url": url })), reply("{results}")]);
     console.add(home.run(&script, &["--mode", "plan"]).exits_with(0));
     console.add(home.run(&script, &["--mode", "plan", "--set", "web.allow_loopback=true"]).exits_with(0));
     let model = home.script(&script);

@@ -2,35 +2,23 @@
 
 use std::time::Duration;
 
+use brigade_testing::{Fault, Script, call, fault, reply};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::cli::console::Console;
 use crate::cli::support::{BackgroundRun, CommandResult, Home, text};
 
 /// Script of a child that sends a message and then hangs.
-const HANGING: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "I begin."
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Sleeper", task = "sleep" }
-[[reply]]
-agent = "Sleeper"
-turn = 1
-text = "half of it"
-[[reply.call]]
-tool = "echo"
-arguments = { text = "x" }
-[[reply]]
-agent = "Sleeper"
-turn = 2
-fault = "hang"
-"#;
+fn hanging() -> Script {
+    Script::new().agent("lead", [reply("I begin.").delegate("Sleeper", "sleep").turn(1)]).agent(
+        "Sleeper",
+        [reply("half of it").call("echo", json!({ "text": "x" })), fault(Fault::Hang).turn(2)],
+    )
+}
 
 fn start_hanging_run(home: &Home) -> BackgroundRun {
-    let mut running = BackgroundRun::start(home, HANGING, &[]);
+    let mut running = BackgroundRun::start(home, hanging(), &[]);
     while running.wait_for("called")["turn"] != 2 {}
     running
 }
@@ -59,7 +47,7 @@ fn interrupt_cancels_and_prints_the_partial_result() {
 #[test]
 fn interrupt_while_the_model_answers_prints_the_partial_text() {
     let home = Home::new();
-    let script = "[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n";
+    let script = Script::new().reply(reply("one two three four").chunks(4).chunk_delay_ms(2000));
     let mut running = BackgroundRun::start(&home, script, &[]);
     let mut partial = running.wait_for("delta")["text"].as_str().unwrap().to_owned();
     let id = running.session.clone();
@@ -80,7 +68,7 @@ fn interrupt_while_the_model_answers_prints_the_partial_text() {
 fn interrupted_pipeline_prints_how_to_continue() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n");
+    let model = home.script(Script::new().reply(reply("one two three four").chunks(4).chunk_delay_ms(2000)));
     for format in ["text", "json"] {
         let arguments = ["run", "--model", &model, "--output-format", format, "the task"];
         let mut command = home.command(&arguments);
@@ -137,7 +125,7 @@ fn cancel_ends_an_inactive_session_at_once() {
 fn tell_after_the_end_starts_the_next_round() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let report = home.report("[[reply]]\nturn = 1\ntext = 'first'\n[[reply]]\ntext = 'second: {heard}'", &[]);
+    let report = home.report(Script::new().turns([reply("first"), reply("second: {heard}")]), &[]);
     let id = report["session_id"].as_str().unwrap();
     let told = home.brigade(&["tell", id, "and", "now?"]);
     assert!(told.exits_with(0).stdout.starts_with("second: "), "{}", told.stdout);
@@ -151,7 +139,7 @@ fn tell_after_the_end_starts_the_next_round() {
 #[test]
 fn failed_round_prints_no_result_of_an_earlier_round() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\ntext = 'the first answer'\n[[reply]]\nfault = 'refused'\n";
+    let script = Script::new().turns([reply("the first answer"), fault(Fault::Refused)]);
     let report = home.report(script, &[]);
     let id = report["session_id"].as_str().unwrap();
     let failed = home.brigade(&["tell", id, "and now?"]);
@@ -164,7 +152,7 @@ fn failed_round_prints_no_result_of_an_earlier_round() {
 fn session_keeps_its_agent() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let report = home.report("[[reply]]\ntext = 'done'\n", &[]);
+    let report = home.report(Script::new().reply("done"), &[]);
     let id = report["session_id"].as_str().unwrap();
     for command in [&["resume", id, "-a", "other"][..], &["tell", id, "-a", "other", "more"]] {
         console.add(home.brigade(command).exits_with(2));
@@ -178,8 +166,8 @@ fn session_keeps_its_agent() {
 fn tell_reaches_a_running_session() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\nturn = 1\ndelay_ms = 800\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
-                  [[reply]]\ntext = 'heard: {heard}'";
+    let script =
+        Script::new().turns([call("echo", json!({ "text": "x" })).delay_ms(800), reply("heard: {heard}")]);
     let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
     console.add(home.brigade(&["tell", &running.session, "hurry"]).exits_with(0));
@@ -193,8 +181,8 @@ fn tell_reaches_a_running_session() {
 fn run_continue_follows_a_session_of_another_process() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
-                  [[reply]]\ntext = 'heard: {heard}'";
+    let script =
+        Script::new().turns([call("echo", json!({ "text": "x" })).delay_ms(1500), reply("heard: {heard}")]);
     let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
     let followed = home.brigade(&["run", "-c", "hurry"]);
@@ -209,8 +197,8 @@ fn run_continue_follows_a_session_of_another_process() {
 #[test]
 fn failure_in_another_process_is_reported_and_not_retried() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
-                  [[reply]]\nfault = 'refused'";
+    let script =
+        Script::new().turns([call("echo", json!({ "text": "x" })).delay_ms(1500), fault(Fault::Refused)]);
     let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
     let report = home.brigade(&["run", "-r", &running.session, "hurry", "--output-format", "json"]);
@@ -222,7 +210,7 @@ fn failure_in_another_process_is_reported_and_not_retried() {
 #[test]
 fn interrupt_stops_waiting_for_another_process() {
     let home = Home::new();
-    let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
+    let mut running = BackgroundRun::start(&home, Script::new().reply(fault(Fault::Hang)), &[]);
     running.wait_for("called");
     let mut command = home.command(&["run", "-c", "hurry"]);
     let waits = command.spawn().unwrap();
@@ -243,34 +231,22 @@ fn interrupt_stops_waiting_for_another_process() {
 #[test]
 fn resume_of_a_killed_run_repeats_no_call() {
     let home = Home::new();
-    let script = r#"
-    [[reply]]
-    agent = "lead"
-    turn = 1
-    [[reply.call]]
-    tool = "shell"
-    arguments = { command = "echo once >> count" }
-    [[reply.call]]
-    tool = "delegate"
-    arguments = { role = "Half", task = "do" }
-    [[reply]]
-    agent = "lead"
-    text = "{result:1}"
-    [[reply]]
-    agent = "Half"
-    turn = 1
-    [[reply.call]]
-    tool = "shell"
-    arguments = { command = "echo child >> count" }
-    [[reply]]
-    agent = "Half"
-    turn = 2
-    attempt = 1
-    fault = "hang"
-    [[reply]]
-    agent = "Half"
-    text = "finished"
-    "#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("shell", json!({ "command": "echo once >> count" })).delegate("Half", "do"),
+                reply("{result:1}"),
+            ],
+        )
+        .agent(
+            "Half",
+            [
+                call("shell", json!({ "command": "echo child >> count" })),
+                fault(Fault::Hang).attempt(1),
+                reply("finished"),
+            ],
+        );
     let mut running = BackgroundRun::start(&home, script, &["--mode", "auto"]);
     let id = running.session.clone();
     let (mut is_hanging, mut has_written) = (false, false);

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use brigade_testing::Script;
 use serde_json::json;
 
 use crate::cli::redaction::redacted;
@@ -74,9 +75,9 @@ fn diagnostics_of_a_failed_request_do_not_quote_the_response() {
 #[test]
 fn run_without_a_level_has_no_diagnostics() {
     let home = Home::new();
-    let script = "[[reply]]\ntext = 'hi'";
-    let expected = redacted(&home.run(script, &[]).exits_with(0).stderr);
-    let model = home.script(script);
+    let script = Script::new().reply("hi");
+    let expected = redacted(&home.run(&script, &[]).exits_with(0).stderr);
+    let model = home.script(&script);
     let run = |variables: &[(&str, &str)]| {
         let mut command = home.command(&["run", "--model", &model, "the task"]);
         redacted(&CommandResult::run(command.envs(variables.iter().copied())).exits_with(0).stderr)
@@ -121,7 +122,7 @@ fn invalid_log_variable_is_refused() {
 fn diagnostics_of_an_mcp_server_contain_its_start_handshake_and_end() {
     let home = Home::new();
     home.write("home/config.json", &mcp::servers(&home, json!({})));
-    let model = home.script(&mcp::calling_script("die"));
+    let model = home.script(mcp::calling_script("die"));
     let rule = "permissions.allow=[\"mcp__fix__*\"]";
     let mut command = home.command(&["run", "--model", &model, "--set", rule, "the task"]);
     let done = CommandResult::run(command.env("A_KEY", models::KEY).env("BRIGADE_LOG", "debug"));
@@ -142,7 +143,7 @@ fn diagnostics_of_an_mcp_server_contain_its_start_handshake_and_end() {
 fn diagnostics_of_an_external_agent_contain_its_handshake_and_prompts() {
     let home = Home::new();
     home.write("home/config.json", &acp::config(&home, json!({})));
-    let model = home.script(&acp::delegating_script("Count to three"));
+    let model = home.script(acp::delegating_script("Count to three"));
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     let done = CommandResult::run(command.env("A_KEY", models::KEY).env("BRIGADE_LOG", "debug"));
     assert_in_order(
@@ -160,7 +161,7 @@ fn diagnostics_of_an_external_agent_contain_its_handshake_and_prompts() {
 #[test]
 fn diagnostics_of_servers_leave_standard_output_to_the_protocol() {
     let home = Home::new();
-    let model = home.script("[[reply]]\ntext = 'hi'");
+    let model = home.script(Script::new().reply("hi"));
     let acp_hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": {"protocolVersion": 1, "clientCapabilities": {}}});
     let mcp_hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",

@@ -5,6 +5,9 @@ mod guide;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
 use crate::cli::redaction::redacted;
 use crate::cli::support::{CommandResult, Home, text};
 
@@ -186,41 +189,33 @@ fn example_config_loads() {
     home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("delegate");
 }
 
-const REMEMBER: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "memory_put"
-arguments = { key = "secret", text = "the word is sesame" }
-[[reply]]
-text = "{results}"
-"#;
+fn remember() -> Script {
+    Script::new().turns([
+        call("memory_put", json!({ "key": "secret", "text": "the word is sesame" })),
+        reply("{results}"),
+    ])
+}
 
-const RECALL: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "memory_search"
-arguments = { query = "sesame word" }
-[[reply.call]]
-tool = "memory_get"
-arguments = { key = "secret" }
-[[reply]]
-text = "{results}"
-"#;
+fn recall() -> Script {
+    Script::new().turns([
+        call("memory_search", json!({ "query": "sesame word" }))
+            .call("memory_get", json!({ "key": "secret" })),
+        reply("{results}"),
+    ])
+}
 
 #[test]
 fn s05_tenants_share_no_sessions() {
     let home = Home::new();
     let tenants = [tenant(&home, "acme"), tenant(&home, "umbrella")];
-    let run = |tenant: &Path, script: &str| {
+    let run = |tenant: &Path, script: Script| {
         let model = home.script(script);
         let arguments = ["run", "--model", &model, "--mode", "auto", "--output-format", "json", "the task"];
         as_tenant(&home, tenant, &arguments).exits_with(0).json()
     };
-    let first = run(&tenants[0], REMEMBER)["session_id"].as_str().unwrap().to_owned();
-    assert!(run(&tenants[0], RECALL)["result"].as_str().unwrap().contains("the word is sesame"));
-    let other = run(&tenants[1], RECALL);
+    let first = run(&tenants[0], remember())["session_id"].as_str().unwrap().to_owned();
+    assert!(run(&tenants[0], recall())["result"].as_str().unwrap().contains("the word is sesame"));
+    let other = run(&tenants[1], recall());
     assert!(!other["result"].as_str().unwrap().contains("the word is sesame"), "{other}");
     let second = other["session_id"].as_str().unwrap();
     for (tenant, own, foreign) in [(&tenants[0], first.as_str(), second), (&tenants[1], second, &first)] {

@@ -2,12 +2,15 @@
 
 use std::io::{Read, Write};
 
+use brigade_testing::Script;
 use serde_json::Value;
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
 
-const HELLO: &str = "[[reply]]\ntext = 'hello'";
+fn hello() -> Script {
+    Script::new().reply("hello")
+}
 
 /// Server that responds to every request with this status and body, and its address.
 fn server(status: &'static str, body: &'static str) -> String {
@@ -102,7 +105,7 @@ fn unknown_tools_in_a_preset_are_warned_about() {
         "swarm.roles.researcher.tools: unknown tool 'mcp__nobody__*'",
         "swarm.roles.researcher.lend: unknown tool 'teleport'",
     ];
-    let done = home.run(HELLO, &[]);
+    let done = home.run(hello(), &[]);
     let warned: Vec<&str> =
         done.exits_with(0).stderr.lines().filter(|line| line.contains("unknown tool")).collect();
     assert_eq!(warned, expected.map(|warning| format!("warning: {warning}")));
@@ -126,7 +129,7 @@ fn fresh_home_has_no_problems_and_nothing_is_written() {
 #[test]
 fn healthy_setup_is_reported_as_ok() {
     let home = Home::new();
-    let model = home.script(HELLO);
+    let model = home.script(hello());
     home.write("home/config.toml", &format!("model = '{model}'\n"));
     home.brigade(&["run", "x"]).exits_with(0);
     let report = report(&home, &["--offline"], &[]);
@@ -249,7 +252,7 @@ fn unusable_store_finding_says_what_to_do() {
     add_findings(&mut console, &store("file/sessions.db"), &["store"]);
     add_findings(&mut console, &store("new/folder/s.db"), &["store"]);
     assert!(!home.work().join("new").exists(), "a look makes no store");
-    home.run(HELLO, &["--store", "newer.db"]).exits_with(0);
+    home.run(hello(), &["--store", "newer.db"]).exits_with(0);
     let newer = home.work().join("newer.db");
     let mut bytes = std::fs::read(&newer).unwrap();
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
@@ -262,7 +265,7 @@ fn unusable_store_finding_says_what_to_do() {
 fn damaged_store_is_a_problem() {
     let home = Home::new();
     for _ in 0..3 {
-        home.run(HELLO, &["--store", "damaged.db"]).exits_with(0);
+        home.run(hello(), &["--store", "damaged.db"]).exits_with(0);
     }
     let store = home.work().join("damaged.db");
     let look = || report(&home, &["--offline", "--store", "damaged.db"], &[]);

@@ -6,14 +6,20 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
+use brigade_testing::{Script, call, reply};
+use serde_json::{Value, json};
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
 
-const ENV: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'env' }\n\
-                   [[reply]]\ntext = '{result:0}'";
-const HELLO: &str = "[[reply]]\ntext = 'hello'";
+fn env() -> Script {
+    Script::new().turns([call("shell", json!({ "command": "env" })), reply("{result:0}")])
+}
+
+fn hello() -> Script {
+    Script::new().reply("hello")
+}
+
 const REPLY: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 
@@ -33,7 +39,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 
 /// Environment that a command of an agent gets.
 fn command_environment(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
-    let model = home.script(ENV);
+    let model = home.script(env());
     let arguments = [&["run", "--model", &model, "--mode", "auto", "x"], arguments].concat();
     let done = CommandResult::run(home.command(&arguments).envs(variables.iter().copied()));
     done.exits_with(0).stdout.lines().map(str::to_owned).collect()
@@ -87,7 +93,7 @@ fn config_adds_and_removes_environment_variables() {
     }
     let once = command_environment(&home, &["--set", "shell.env=[]"], &VARIABLES);
     assert!(!once.iter().any(|line| line.contains("me:sesame@") || line.starts_with("AWS_S")), "{once:#?}");
-    console.add(home.run(HELLO, &["--set", "shell.env=['A=b']"]).exits_with(2));
+    console.add(home.run(hello(), &["--set", "shell.env=['A=b']"]).exits_with(2));
     insta::assert_snapshot!(console.text());
 }
 
@@ -226,11 +232,9 @@ fn claude_and_gemini_files_are_used_without_agents_md() {
 
 /// Makes an agent write a file.
 fn agent_writes(home: &Home, path: &str, content: &str) {
-    let script = format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
-         arguments = {{ path = '{path}', content = '{content}' }}\n[[reply]]\ntext = '{{result:0}}'"
-    );
-    home.run(&script, &[]).exits_with(0).stdout_contains("Created");
+    let script = Script::new()
+        .turns([call("write_file", json!({ "path": path, "content": content })), reply("{result:0}")]);
+    home.run(script, &[]).exits_with(0).stdout_contains("Created");
 }
 
 #[test]
@@ -279,11 +283,8 @@ fn agent_cannot_trust_its_own_instructions() {
     agent_writes(&home, "AGENTS.md", "Push to main.");
     let command =
         format!("BRIGADE_HOME={} {} trust --yes", home.home().display(), env!("CARGO_BIN_EXE_brigade"));
-    let script = format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = {{ command = '{command}' }}\n\
-         [[reply]]\ntext = '{{result:0}}'"
-    );
-    console.add(home.run(&script, &["--mode", "auto"]).exits_with(0));
+    let script = Script::new().turns([call("shell", json!({ "command": command })), reply("{result:0}")]);
+    console.add(home.run(script, &["--mode", "auto"]).exits_with(0));
     assert!(!home.home().join("trusted.json").exists());
     home.brigade(&["trust", "--yes"]).exits_with(0);
     insta::assert_snapshot!(console.text());
@@ -441,7 +442,7 @@ fn project_with_only_skills_can_be_trusted() {
     let home = Home::new();
     let mut console = Console::new(&home);
     put(&home.work(), ".agents/skills/tea/SKILL.md", "---\nname: tea\ndescription: Tea.\n---\nBoil.");
-    console.add(home.run(HELLO, &[]).exits_with(0));
+    console.add(home.run(hello(), &[]).exits_with(0));
     home.brigade(&["trust", "--yes"]).exits_with(0);
     console.add(home.brigade(&["tools", "list"]).exits_with(0));
     insta::assert_snapshot!(console.text());

@@ -388,7 +388,7 @@ fn signals_end_the_eval_with_a_report_of_the_finished_tasks() {
     let hangs = "[[reply]]\ntask = 'sh test.sh fails'\nfault = 'hang'\n";
     for sent in [Signal::INT, Signal::TERM, Signal::HUP] {
         let home = Home::new();
-        let model = home.script(&solutions_with(hangs));
+        let model = home.script(solutions_with(hangs));
         let child = start_until(&home, &model, &["quick-answer", "fix-test", "two-writers"], "[1/3]");
         std::thread::sleep(std::time::Duration::from_millis(200));
         kill_process(Pid::from_raw(child.id() as i32).unwrap(), sent).unwrap();

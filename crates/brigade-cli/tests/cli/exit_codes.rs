@@ -1,17 +1,26 @@
 //! Exit codes of all ways in which a command can end.
 
+use brigade_testing::{Fault, Purpose, Reply, Script, call, fault, reply};
+use serde_json::json;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
 
-const HELLO: &str = "[[reply]]\ntext = 'hello'";
-const ENDLESS: &str = "[[reply]]\npurpose = 'grace'\ntext = 'this far'\n\
-                       [[reply]]\ntext = 'on'\n[[reply.call]]\ntool = 'echo'\narguments = { text = '{turn}' }";
+fn hello() -> Script {
+    Script::new().reply("hello")
+}
+
+fn endless() -> Script {
+    Script::new()
+        .reply(reply("this far").purpose(Purpose::Grace))
+        .reply(reply("on").call("echo", json!({ "text": "{turn}" })))
+}
 
 #[test]
 fn done_is_0_and_prints_only_the_result() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let done = home.run(HELLO, &[]);
+    let done = home.run(hello(), &[]);
     assert_eq!(done.exits_with(0).stdout, "hello\n");
     console.add(&done);
     insta::assert_snapshot!(console.text());
@@ -20,7 +29,7 @@ fn done_is_0_and_prints_only_the_result() {
 #[test]
 fn task_is_read_from_stdin() {
     let home = Home::new();
-    let model = home.script("[[reply]]\ntext = '{task}'");
+    let model = home.script(Script::new().reply("{task}"));
     for arguments in [vec!["run", "--model", &model], vec!["run", "--model", &model, "-"]] {
         let done = home.with_input(&arguments, "from a pipe");
         assert!(done.exits_with(0).stdout.contains("from a pipe"));
@@ -31,8 +40,8 @@ fn task_is_read_from_stdin() {
 fn failed_is_1_and_prints_the_cause() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    console.add(home.run("[[reply]]\nfault = 'refused'", &[]).exits_with(1));
-    console.add(home.run("[[reply]]\nagent = 'nobody'\ntext = 'x'", &[]).exits_with(1));
+    console.add(home.run(Script::new().reply(fault(Fault::Refused)), &[]).exits_with(1));
+    console.add(home.run(Script::new().agent("nobody", [reply("x")]), &[]).exits_with(1));
     insta::assert_snapshot!(console.text());
 }
 
@@ -40,21 +49,20 @@ fn failed_is_1_and_prints_the_cause() {
 fn incomplete_is_3_with_partial_result_and_raising_flag() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let done = home.run(ENDLESS, &["--max-turns", "3"]);
+    let done = home.run(endless(), &["--max-turns", "3"]);
     console.add(done.exits_with(3));
     let id = done.stderr.split_whitespace().find(|word| word.len() == 26).unwrap().to_owned();
     console.add(home.brigade(&["resume", &id, "--max-turns", "4"]).exits_with(3));
     // The number of turns depends on estimates, so that these are not in the snapshot.
-    home.run(ENDLESS, &["--budget-tokens", "20000", "--max-turns", "5000"])
+    home.run(endless(), &["--budget-tokens", "20000", "--max-turns", "5000"])
         .exits_with(3)
         .stderr_contains("--budget-tokens 40000");
-    let priced = format!("[price]\ninput = 100.0\noutput = 100.0\n{ENDLESS}");
-    home.run(&priced, &["--budget-usd", "1.5", "--max-turns", "5000"])
+    home.run(endless().price(100.0, 100.0), &["--budget-usd", "1.5", "--max-turns", "5000"])
         .exits_with(3)
         .stderr_contains("--budget-usd 3");
     console.add(
         home.run(
-            "[[reply]]\npurpose = 'grace'\ntext='late'\n[[reply]]\nfault = 'hang'",
+            Script::new().reply(reply("late").purpose(Purpose::Grace)).reply(fault(Fault::Hang)),
             &["--timeout", "300ms"],
         )
         .exits_with(3),
@@ -73,16 +81,15 @@ fn continue_as_told(home: &Home, stopped: &CommandResult) -> CommandResult {
 fn stopped_run_prints_usage_and_a_resume_command_that_works() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let priced = "[price]\ninput = 10.0\noutput = 20.0\n\
-                  [[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
-                  [[reply]]\ntext = 'finished'\n";
+    let priced =
+        Script::new().price(10.0, 20.0).turns([call("echo", json!({ "text": "x" })), reply("finished")]);
     for limit in [["--budget-tokens", "5k"], ["--budget-usd", "$0.02"], ["--max-turns", "1"]] {
-        let stopped = home.run(priced, &limit);
+        let stopped = home.run(&priced, &limit);
         console.add(stopped.exits_with(3));
         let done = continue_as_told(&home, &stopped);
         assert_eq!(done.exits_with(0).stdout, "finished\n", "{limit:?}");
     }
-    let report = home.report(priced, &["--budget-tokens", "5000"]);
+    let report = home.report(&priced, &["--budget-tokens", "5000"]);
     assert_eq!(
         (&report["turns"], &report["cost_usd"], &report["result"]),
         (&0.into(), &0.0.into(), &"".into())
@@ -94,12 +101,13 @@ fn stopped_run_prints_usage_and_a_resume_command_that_works() {
 fn repeated_calls_stop_the_run() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\npurpose = 'grace'\ntext = 'stuck'\n[[reply]]\n[[reply.call]]\ntool = 'echo'\n\
-                  arguments = { text = 'x' }\n";
-    let stopped = home.run(script, &["--set", "limits.loop_limit=4"]);
+    let script = Script::new()
+        .reply(reply("stuck").purpose(Purpose::Grace))
+        .reply(call("echo", json!({ "text": "x" })));
+    let stopped = home.run(&script, &["--set", "limits.loop_limit=4"]);
     console.add(stopped.exits_with(3));
-    console.add(home.run(script, &["--set", "limits.loop_limit=0", "--max-turns", "12"]).exits_with(3));
-    assert_eq!(home.report(script, &[])["limit"], "loop");
+    console.add(home.run(&script, &["--set", "limits.loop_limit=0", "--max-turns", "12"]).exits_with(3));
+    assert_eq!(home.report(&script, &[])["limit"], "loop");
     insta::assert_snapshot!(console.text());
 }
 
@@ -107,7 +115,7 @@ fn repeated_calls_stop_the_run() {
 fn usage_is_2() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(HELLO);
+    let model = home.script(hello());
     let unknown = "a".repeat(26);
     let wrong: [&[&str]; 19] = [
         &["run", "--model", &model, "  "],
@@ -155,24 +163,14 @@ fn run_continues_after_failed_tool_calls() {
     let mut console = Console::new(&home);
     home.write("work/a.txt", "content");
     let done = home.run(
-        r#"
-        [[reply]]
-        turn = 1
-        [[reply.call]]
-        tool = "read_file"
-        raw = '{"path":"a.txt","path":"b.txt"}'
-        [[reply.call]]
-        tool = "no_such_tool"
-        [[reply.call]]
-        tool = "read_file"
-        arguments = { file = "a.txt" }
-        [[reply.call]]
-        tool = "read_file"
-        raw = 'not json'
-        [[reply]]
-        turn = 2
-        text = "{results}"
-        "#,
+        Script::new().turns([
+            Reply::default()
+                .raw_call("read_file", r#"{"path":"a.txt","path":"b.txt"}"#)
+                .call("no_such_tool", json!({}))
+                .call("read_file", json!({ "file": "a.txt" }))
+                .raw_call("read_file", "not json"),
+            reply("{results}").turn(2),
+        ]),
         &[],
     );
     console.add(done.exits_with(0));
@@ -184,17 +182,17 @@ fn run_continues_after_failed_tool_calls() {
 fn unusable_store_is_1() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    console.add(home.run(HELLO, &["--store", "/proc/nowhere/s.db"]).exits_with(1));
+    console.add(home.run(hello(), &["--store", "/proc/nowhere/s.db"]).exits_with(1));
     let store = home.work().join("new.db");
     let store = store.to_str().unwrap();
-    home.run(HELLO, &["--store", store]).exits_with(0);
+    home.run(hello(), &["--store", store]).exits_with(0);
     // The format version of the store is at a fixed position in the file.
     let mut bytes = std::fs::read(store).unwrap();
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     std::fs::write(store, bytes).unwrap();
-    console.add(home.run(HELLO, &["--store", store]).exits_with(1));
+    console.add(home.run(hello(), &["--store", store]).exits_with(1));
     home.write("work/broken.db", &"this is no store ".repeat(100));
-    console.add(home.run(HELLO, &["--store", "broken.db"]).exits_with(1));
+    console.add(home.run(hello(), &["--store", "broken.db"]).exits_with(1));
     insta::assert_snapshot!(console.text());
 }
 
@@ -203,7 +201,7 @@ fn store_address_with_an_unknown_scheme_is_2() {
     let home = Home::new();
     let refusal = "brigade: a store with a postgres:// address is not supported. Use the path of a file.\n";
     for args in [["--store", "postgres://db/brigade"], ["--set", "store=postgres://db/brigade"]] {
-        let done = home.run(HELLO, &args);
+        let done = home.run(hello(), &args);
         done.exits_with(2);
         assert_eq!(done.stderr, refusal);
     }
@@ -213,7 +211,7 @@ fn store_address_with_an_unknown_scheme_is_2() {
 fn closed_stdout_exits_like_sigpipe() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(HELLO);
+    let model = home.script(hello());
     let mut command = home.command(&["run", "--model", &model, "x"]);
     let mut child = command.spawn().unwrap();
     drop(child.stdout.take());

@@ -2,6 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use brigade_testing::{Fault, Script, call, fault, reply};
+use serde_json::json;
+
 use crate::cli::console::Console;
 use crate::cli::support::{BackgroundRun, Home, text};
 use crate::cli::transcript;
@@ -287,18 +290,10 @@ fn subtree_can_be_exported() {
 /// contents.
 #[test]
 fn imported_session_never_runs_its_pending_command() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "shell"
-arguments = { command = "touch ran" }
-[[reply]]
-text = "{results}"
-"#;
+    let script = Script::new().turns([call("shell", json!({ "command": "touch ran" })), reply("{results}")]);
     let from = Home::new();
     let wait = ["--set", "permissions.questions=wait", "--mode", "ask"];
-    let mut running = BackgroundRun::start(&from, script, &wait);
+    let mut running = BackgroundRun::start(&from, &script, &wait);
     running.wait_for("asked");
     let id = running.session.clone();
     running.signal(rustix::process::Signal::KILL);
@@ -319,7 +314,7 @@ text = "{results}"
     assert_eq!((json["mode"].as_str(), json["pending"][0]["tool"].as_str()), (Some("ask"), Some("shell")));
     // An import cannot bring a file as its model, either.
     console.add(to.brigade(&["resume", &id]).exits_with(2));
-    let model = to.script(script);
+    let model = to.script(&script);
     console.add(to.brigade(&["resume", &id, "--model", &model]).exits_with(0));
     insta::assert_snapshot!(console.text());
     // It works in the user's folder, not in the one that the file names.
@@ -330,23 +325,16 @@ text = "{results}"
 
 #[test]
 fn resumed_run_is_bound_by_a_narrower_configured_mode() {
-    let script = r#"
-[[reply]]
-turn = 1
-attempt = 1
-fault = "hang"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a.txt", content = "x" }
-[[reply]]
-text = "{results}"
-"#;
+    let script = Script::new()
+        .turns([
+            fault(Fault::Hang).attempt(1),
+            call("write_file", json!({ "path": "a.txt", "content": "x" })).turn(1),
+        ])
+        .reply("{results}");
     for (flags, is_written) in [(&[][..], false), (&["--mode", "edit"][..], true)] {
         let home = Home::new();
         home.write("home/config.toml", "permissions.mode = 'edit'\n");
-        let mut running = BackgroundRun::start(&home, script, flags);
+        let mut running = BackgroundRun::start(&home, &script, flags);
         running.wait_for("called");
         let id = running.session.clone();
         running.signal(rustix::process::Signal::KILL);

@@ -1,6 +1,7 @@
 //! The stories of delegation styles B, C and D, and a tree with all of them, through the command line.
 
-use serde_json::Value;
+use brigade_testing::{Purpose, Script, call, delegate, reply};
+use serde_json::{Value, json};
 
 use crate::cli::console::Console;
 use crate::cli::support::Home;
@@ -27,15 +28,7 @@ fn max_depth_0_disables_delegation() {
     let off = ["--set", "swarm.max_depth=0"];
     let tools = home.brigade(&[&["tools", "list"], &off[..]].concat());
     assert!(!tools.exits_with(0).stdout.contains("delegate"), "{}", tools.stdout);
-    let script = r#"
-        [[reply]]
-        turn = 1
-        [[reply.call]]
-        tool = "delegate"
-        arguments = { role = "Reader", task = "read" }
-        [[reply]]
-        text = "{results}"
-    "#;
+    let script = Script::new().turns([delegate("Reader", "read"), reply("{results}")]);
     let done = home.run(script, &off);
     assert_eq!(
         done.exits_with(0).stdout,
@@ -47,7 +40,7 @@ fn max_depth_0_disables_delegation() {
 fn zero_byte_report_limit_is_refused() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let done = home.run("[[reply]]\ntext = 'x'", &["--set", "subagent.output_max_size=0"]);
+    let done = home.run(Script::new().reply("x"), &["--set", "subagent.output_max_size=0"]);
     console.add(done.exits_with(2));
     insta::assert_snapshot!(console.text());
 }
@@ -62,19 +55,15 @@ fn agent_folder_name_may_differ_from_its_id() {
     let ids: Vec<&str> = list.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["my-agent", "pickle"]);
     home.brigade(&["agents", "show", "my agent"]).exits_with(0).stdout_contains("You are my agent.");
-    let script = r#"
-        [[reply]]
-        agent = "pickle"
-        turn = 1
-        [[reply.call]]
-        tool = "subagent_dispatch"
-        arguments = { agent_id = "my agent", task = "look" }
-        [[reply]]
-        agent = "pickle"
-        text = "{results}"
-        [[reply]]
-        text = "looked"
-    "#;
+    let script = Script::new()
+        .agent(
+            "pickle",
+            [
+                call("subagent_dispatch", json!({ "agent_id": "my agent", "task": "look" })),
+                reply("{results}"),
+            ],
+        )
+        .reply("looked");
     let done = home.run(script, &["-a", "Pickle"]);
     assert!(done.exits_with(0).stdout.starts_with(r#"{"result":"looked","session_id":"#), "{}", done.stdout);
 }
@@ -84,37 +73,32 @@ fn s06_subagent_with_a_tool_list_can_only_search_and_read() {
     let home = Home::new();
     home.write("work/app.log", "one\nERROR two\n");
     let report = home.report(
-        r#"
-        [[reply]]
-        agent = "lead"
-        turn = 1
-        [[reply.call]]
-        tool = "subagent"
-        arguments = { label = "analyze_logs", task_prompt = "find errors", allowed_tools = ["file_ops", "grep"], max_turns = 5 }
-        [[reply]]
-        agent = "lead"
-        text = "{result:0}"
-        [[reply]]
-        purpose = "summary"
-        text = "report: {results}"
-        [[reply]]
-        agent = "analyze_logs"
-        turn = 1
-        [[reply.call]]
-        tool = "grep"
-        arguments = { pattern = "ERROR" }
-        [[reply.call]]
-        tool = "read_file"
-        arguments = { path = "app.log" }
-        [[reply.call]]
-        tool = "write_file"
-        arguments = { path = "x", content = "x" }
-        [[reply.call]]
-        tool = "shell"
-        arguments = { command = "true" }
-        [[reply]]
-        text = "found"
-        "#,
+        Script::new()
+            .agent(
+                "lead",
+                [
+                    call(
+                        "subagent",
+                        json!({
+                            "label": "analyze_logs",
+                            "task_prompt": "find errors",
+                            "allowed_tools": ["file_ops", "grep"],
+                            "max_turns": 5,
+                        }),
+                    ),
+                    reply("{result:0}"),
+                ],
+            )
+            .reply(reply("report: {results}").purpose(Purpose::Summary))
+            .agent(
+                "analyze_logs",
+                [call("grep", json!({ "pattern": "ERROR" }))
+                    .call("read_file", json!({ "path": "app.log" }))
+                    .call("write_file", json!({ "path": "x", "content": "x" }))
+                    .call("shell", json!({ "command": "true" }))
+                    .turn(1)],
+            )
+            .reply("found"),
         &["--faces", "subagent", "--mode", "auto"],
     );
     let result = report["result"].as_str().unwrap();
@@ -129,22 +113,10 @@ fn s07_subagents_nest_and_show_prints_their_metadata() {
     let home = Home::new();
     home.write("home/config.toml", "[subagent]\nmax_depth = 3\n");
     let report = home.report(
-        r#"
-        [[reply]]
-        purpose = "summary"
-        text = "{role}: {results}"
-        [[reply]]
-        agent = "lead"
-        turn = 2
-        text = "{result:0}"
-        [[reply]]
-        turn = 1
-        [[reply.call]]
-        tool = "subagent"
-        arguments = { label = "next", task_prompt = "go deeper" }
-        [[reply]]
-        text = "done"
-        "#,
+        Script::new()
+            .reply(reply("{role}: {results}").purpose(Purpose::Summary))
+            .agent("lead", [reply("{result:0}").turn(2)])
+            .turns([call("subagent", json!({ "label": "next", "task_prompt": "go deeper" })), reply("done")]),
         &[],
     );
     let result = report["result"].as_str().unwrap();
@@ -169,26 +141,16 @@ fn s08_long_subagent_report_is_truncated_and_whole_in_its_session() {
     let home = Home::new();
     let long = "x".repeat(5_000);
     let report = home.report(
-        &format!(
-            r#"
-        [[reply]]
-        agent = "lead"
-        turn = 1
-        [[reply.call]]
-        tool = "subagent"
-        arguments = {{ label = "endless", task_prompt = "go", max_turns = 1 }}
-        [[reply]]
-        agent = "lead"
-        text = "{{result:0}}"
-        [[reply]]
-        purpose = "summary"
-        text = "{long}"
-        [[reply]]
-        [[reply.call]]
-        tool = "echo"
-        arguments = {{ text = "again" }}
-        "#
-        ),
+        Script::new()
+            .agent(
+                "lead",
+                [
+                    call("subagent", json!({ "label": "endless", "task_prompt": "go", "max_turns": 1 })),
+                    reply("{result:0}"),
+                ],
+            )
+            .reply(reply(&long).purpose(Purpose::Summary))
+            .reply(call("echo", json!({ "text": "again" }))),
         &["--faces", "subagent"],
     );
     assert_eq!(report["status"], "done");
@@ -202,32 +164,24 @@ fn s08_long_subagent_report_is_truncated_and_whole_in_its_session() {
         .stdout_contains("max_turns_reached: true");
 }
 
-const DISPATCHER: &str = r#"
-[[reply]]
-agent = "pickle"
-turn = 1
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "reviewer", task = "look at a file" }
-[[reply]]
-agent = "pickle"
-text = "{result:0}"
-[[reply]]
-agent = "reviewer"
-task = "look"
-turn = 1
-text = "looks good"
-[[reply]]
-agent = "reviewer"
-text = "as reviewer I add: {heard}"
-"#;
+fn dispatcher() -> Script {
+    Script::new()
+        .agent(
+            "pickle",
+            [
+                call("subagent_dispatch", json!({ "agent_id": "reviewer", "task": "look at a file" })),
+                reply("{result:0}"),
+            ],
+        )
+        .agent("reviewer", [reply("looks good").task("look"), reply("as reviewer I add: {heard}")])
+}
 
 #[test]
 fn s09_dispatched_agent_session_is_listed_and_resumed() {
     let home = Home::new();
     agent_file(&home, "pickle", "");
     agent_file(&home, "reviewer", "");
-    let report = home.report(DISPATCHER, &["-a", "pickle"]);
+    let report = home.report(dispatcher(), &["-a", "pickle"]);
     let result: Value = serde_json::from_str(report["result"].as_str().unwrap()).unwrap();
     assert_eq!(result["result"], "looks good");
     let id = result["session_id"].as_str().unwrap();
@@ -260,34 +214,21 @@ fn s10_broken_agent_file_is_reported_and_hides_no_other() {
 
 #[test]
 fn s11_planner_without_shell_dispatches_coder_with_shell() {
-    let script = r#"
-[[reply]]
-agent = "planner"
-turn = 1
-[[reply.call]]
-tool = "subagent_dispatch"
-arguments = { agent_id = "coder", task = "build it" }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo planner" }
-[[reply]]
-agent = "planner"
-text = "{results}"
-[[reply]]
-agent = "coder"
-turn = 1
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo built" }
-[[reply]]
-agent = "coder"
-text = "{result:0}"
-"#;
+    let script = Script::new()
+        .agent(
+            "planner",
+            [
+                call("subagent_dispatch", json!({ "agent_id": "coder", "task": "build it" }))
+                    .call("shell", json!({ "command": "echo planner" })),
+                reply("{results}"),
+            ],
+        )
+        .agent("coder", [call("shell", json!({ "command": "echo built" })), reply("{result:0}")]);
     for (lend, can) in [("", true), ("lend: []\n", false)] {
         let home = Home::new();
         agent_file(&home, "planner", &format!("tools: [read_file]\n{lend}"));
         agent_file(&home, "coder", "tools: [shell]\ntemperature: 0.2\n");
-        let report = home.report(script, &["-a", "planner", "--mode", "auto"]);
+        let report = home.report(&script, &["-a", "planner", "--mode", "auto"]);
         let result = report["result"].as_str().unwrap();
         assert!(result.contains("Unknown tool `shell`"), "the planner itself has none: {result}");
         assert_eq!(result.contains("built"), can, "{result}");
@@ -297,23 +238,15 @@ text = "{result:0}"
 #[test]
 fn s12_nested_sub_agents_stream_their_lifecycle_in_order() {
     let home = Home::new();
-    let script = r#"
-        [[reply]]
-        agent = "lead"
-        turn = 1
-        [[reply.call]]
-        tool = "subagent_spawn"
-        arguments = { task = "outer", description = "outer" }
-        [[reply]]
-        agent = "outer"
-        turn = 1
-        text = "let me see"
-        [[reply.call]]
-        tool = "subagent_spawn"
-        arguments = { task = "inner", description = "inner" }
-        [[reply]]
-        text = "done"
-        "#;
+    let script = Script::new()
+        .agent("lead", [call("subagent_spawn", json!({ "task": "outer", "description": "outer" })).turn(1)])
+        .agent(
+            "outer",
+            [reply("let me see")
+                .call("subagent_spawn", json!({ "task": "inner", "description": "inner" }))
+                .turn(1)],
+        )
+        .reply("done");
     let done = home.run(script, &["--faces", "spawn", "--output-format", "stream-json"]);
     done.exits_with(0);
     let told: Vec<(String, String)> = done
@@ -345,49 +278,35 @@ fn s12_nested_sub_agents_stream_their_lifecycle_in_order() {
 fn s14_all_styles_enabled_render_a_mixed_tree() {
     let home = Home::new();
     agent_file(&home, "reviewer", "");
-    let script = r#"
-        [[reply]]
-        purpose = "summary"
-        text = "helped"
-        [[reply]]
-        agent = "lead"
-        turn = 1
-        [[reply.call]]
-        tool = "delegate"
-        arguments = { role = "Child", task = "try all" }
-        [[reply.call]]
-        tool = "subagent"
-        arguments = { label = "helper", task_prompt = "help" }
-        [[reply.call]]
-        tool = "parallel_subagent"
-        arguments = { tasks = [{ label = "left", task_prompt = "l" }, { label = "right", task_prompt = "r" }] }
-        [[reply.call]]
-        tool = "subagent_dispatch"
-        arguments = { agent_id = "reviewer", task = "review" }
-        [[reply.call]]
-        tool = "subagent_spawn"
-        arguments = { task = "spawn", description = "nested loop" }
-        [[reply.call]]
-        tool = "subagent_delegate"
-        arguments = { task = "answer", description = "one answer" }
-        [[reply]]
-        agent = "Child"
-        turn = 1
-        [[reply.call]]
-        tool = "delegate"
-        arguments = { role = "x", task = "x" }
-        [[reply.call]]
-        tool = "subagent"
-        arguments = { label = "x", task_prompt = "x" }
-        [[reply.call]]
-        tool = "subagent_dispatch"
-        arguments = { agent_id = "reviewer", task = "x" }
-        [[reply.call]]
-        tool = "subagent_spawn"
-        arguments = { task = "x", description = "x" }
-        [[reply]]
-        text = "done"
-        "#;
+    let script = Script::new()
+        .reply(reply("helped").purpose(Purpose::Summary))
+        .agent(
+            "lead",
+            [delegate("Child", "try all")
+                .call("subagent", json!({ "label": "helper", "task_prompt": "help" }))
+                .call(
+                    "parallel_subagent",
+                    json!({
+                        "tasks": [
+                            { "label": "left", "task_prompt": "l" },
+                            { "label": "right", "task_prompt": "r" },
+                        ],
+                    }),
+                )
+                .call("subagent_dispatch", json!({ "agent_id": "reviewer", "task": "review" }))
+                .call("subagent_spawn", json!({ "task": "spawn", "description": "nested loop" }))
+                .call("subagent_delegate", json!({ "task": "answer", "description": "one answer" }))
+                .turn(1)],
+        )
+        .agent(
+            "Child",
+            [delegate("x", "x")
+                .call("subagent", json!({ "label": "x", "task_prompt": "x" }))
+                .call("subagent_dispatch", json!({ "agent_id": "reviewer", "task": "x" }))
+                .call("subagent_spawn", json!({ "task": "x", "description": "x" }))
+                .turn(1)],
+        )
+        .reply("done");
     let report = home.report(script, ALL_STYLES);
     assert_eq!(report["status"], "done", "{report}");
     let agents = report["agents"].as_array().unwrap();
@@ -410,7 +329,7 @@ fn enabled_delegation_styles_follow_config_and_flag() {
     assert!(spawn.contains("subagent_spawn") && !spawn.contains("Delegate a self-contained task"), "{spawn}");
     console.add(home.brigade(&["tools", "list", "--set", "delegation.faces=swarm"]).exits_with(2));
     console.add(
-        home.run("[[reply]]\ntext = 'x'", &["--set", "subagent.max_depth=2", "--faces", "spawn"])
+        home.run(Script::new().reply("x"), &["--set", "subagent.max_depth=2", "--faces", "spawn"])
             .exits_with(0),
     );
     insta::assert_snapshot!(console.text());

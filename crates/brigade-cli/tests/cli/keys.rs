@@ -3,21 +3,19 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
 use crate::cli::support::{CommandResult, Home};
 
 const NOBODY_UID: u32 = 65_534;
 const KEY: &str = "sk-canary-of-the-runner";
 
 /// Searches the environment of every process that the command can see.
-const SNOOP: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo snooped; cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep canary; true" }
-[[reply]]
-text = "{results}"
-"#;
+fn snoop() -> Script {
+    let command = r"echo snooped; cat /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n' | grep canary; true";
+    Script::new().turns([call("shell", json!({ "command": command })), reply("{results}")])
+}
 
 /// Command that runs as an ordinary user, even if root runs the tests: root can read everything.
 fn as_ordinary_user(plain: &Command) -> Command {
@@ -51,7 +49,7 @@ fn give_away(home: &Home) {
 #[test]
 fn command_of_an_agent_cannot_read_keys_from_the_runner() {
     let home = Home::new();
-    let model = home.script(SNOOP);
+    let model = home.script(snoop());
     give_away(&home);
     let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
     let done = CommandResult::run(command.env("ANTHROPIC_API_KEY", KEY));
@@ -64,7 +62,7 @@ fn command_of_an_agent_cannot_read_keys_from_the_runner() {
 #[test]
 fn command_of_an_agent_sees_the_environment_of_an_unprotected_process() {
     let home = Home::new();
-    let model = home.script(SNOOP);
+    let model = home.script(snoop());
     give_away(&home);
     let mut sleeper = Command::new("sleep");
     sleeper.arg("30").env("OPEN_KEY", "canary-in-the-open").current_dir(home.work());

@@ -2,15 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use brigade_testing::Script;
+
 use crate::cli::console::Console;
 use crate::cli::support::Home;
 
-const HELLO: &str = "[[reply]]\ntext = 'hello'";
+fn hello() -> Script {
+    Script::new().reply("hello")
+}
 
 #[test]
 fn sessions_while_another_process_holds_the_lock_are_listed_shown_and_exported() {
     let home = Home::new();
-    home.run(HELLO, &[]).exits_with(0);
+    home.run(hello(), &[]).exits_with(0);
     let file = home.files().into_iter().find(|file| file.ends_with("sessions.db.lock")).unwrap();
     let lock = std::fs::File::open(file).unwrap();
     lock.lock().unwrap();

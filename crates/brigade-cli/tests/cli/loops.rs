@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use brigade_testing::{Reply, Script, call, delegate, reply};
 use serde_json::{Value, json};
 
 use crate::cli::support::Home;
@@ -76,11 +77,13 @@ fn assert_no_processes_left(home: &Home) {
 #[test]
 fn mcp_loop_ends_at_the_depth_limit_of_the_tree() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__self__delegate'\n\
-                  arguments = { role = 'Far', task = 'go on' }\n[[reply]]\ntext = 'heard: {result:0}'\n";
-    let model = home.script(script);
+    let script = Script::new().turns([
+        call("mcp__self__delegate", json!({ "role": "Far", "task": "go on" })),
+        reply("heard: {result:0}"),
+    ]);
+    let model = home.script(&script);
     configure(&home, json!({ "mcpServers": { "self": self_server(&home, "mcp", &model) } }));
-    let done = home.run(script, &["--mode", "auto"]);
+    let done = home.run(&script, &["--mode", "auto"]);
     assert!(done.exits_with(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
     // The lead. Then, for each loop, the call at the depth of its caller, and the agent for it. The last one is
     // refused.
@@ -113,12 +116,9 @@ fn total_usage(home: &Home) -> (u64, usize) {
 #[test]
 fn remote_work_is_charged_to_the_originating_tree() {
     let home = Home::new();
-    let call = "[[reply.call]]\ntool = 'mcp__self__delegate'\narguments = { role = 'Far', task = 'go on' }\n";
-    let script = format!(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n{}[[reply]]\nagent = 'lead'\ntext = 'heard: {{results}}'\n\
-         [[reply]]\ntext = 'done'\nusage = {{ input = 700, output = 300 }}\n",
-        call.repeat(6)
-    );
+    let calls = call("mcp__self__delegate", json!({ "role": "Far", "task": "go on" })).repeat(6);
+    let script =
+        Script::new().agent("lead", [calls, reply("heard: {results}")]).reply(reply("done").tokens(700, 300));
     let model = home.script(&script);
     configure(&home, json!({ "mcpServers": { "self": self_server(&home, "mcp", &model) } }));
     let options = ["--mode", "auto", "--max-agents", "4", "--budget-tokens", "400000"];
@@ -142,16 +142,8 @@ fn remote_work_is_charged_to_the_originating_tree() {
 #[test]
 fn external_brigade_starts_only_the_agents_it_was_lent() {
     let home = Home::new();
-    let call = |role: &str| {
-        format!("[[reply.call]]\ntool = 'delegate'\narguments = {{ role = '{role}', task = 'go on' }}\n")
-    };
-    let lead = |calls: &str| {
-        format!(
-            "[[reply]]\nagent = 'lead'\nturn = 1\n{calls}[[reply]]\nagent = 'lead'\ntext = 'heard: {{results}}'\n\
-             [[reply]]\ntext = 'done'\n"
-        )
-    };
-    let far = home.write("far.toml", &lead(&call("Near").repeat(3)));
+    let lead = |calls: Reply| Script::new().agent("lead", [calls, reply("heard: {results}")]).reply("done");
+    let far = home.write("far.toml", &lead(delegate("Near", "go on").repeat(3)).to_string());
     let far = format!("script:{}", far.display());
     configure(
         &home,
@@ -160,7 +152,7 @@ fn external_brigade_starts_only_the_agents_it_was_lent() {
             "swarm": { "roles": { "Far": { "acp": "self" } } },
         }),
     );
-    let done = home.run(&lead(&call("Far")), &["--max-agents", "9"]);
+    let done = home.run(lead(delegate("Far", "go on")), &["--max-agents", "9"]);
     assert_eq!(done.exits_with(0).stdout.matches("[Near]: done").count(), 2, "{}", done.stdout);
     assert_eq!(done.stdout.matches("remaining budget (agents) does not cover").count(), 1, "{}", done.stdout);
     // Its agents are charged to the loan: the external agent and its two children.
@@ -181,9 +173,8 @@ fn external_brigade_starts_only_the_agents_it_was_lent() {
 #[test]
 fn acp_loop_ends_at_the_depth_limit_of_the_tree() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Far', task = 'go on' }\n[[reply]]\ntext = 'heard: {result:0}'\n";
-    let model = home.script(script);
+    let script = Script::new().turns([delegate("Far", "go on"), reply("heard: {result:0}")]);
+    let model = home.script(&script);
     configure(
         &home,
         json!({
@@ -191,7 +182,7 @@ fn acp_loop_ends_at_the_depth_limit_of_the_tree() {
             "swarm": { "roles": { "Far": { "acp": "self" } } },
         }),
     );
-    let done = home.run(script, &[]);
+    let done = home.run(&script, &[]);
     assert!(done.exits_with(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
     // The lead. Then each agent twice: as our child, and in the process that runs it.
     assert_eq!(depths(&home), [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
@@ -201,7 +192,7 @@ fn acp_loop_ends_at_the_depth_limit_of_the_tree() {
 #[test]
 fn loop_of_external_lead_agents_ends() {
     let home = Home::new();
-    let model = home.script("[[reply]]\ntext = 'never asked'\n");
+    let model = home.script(Script::new().reply("never asked"));
     let mut server = self_server(&home, "acp", &model);
     server["args"] = json!(["acp", "--agent", "again", "--model", model]);
     configure(&home, json!({ "acp": { "servers": { "self": server } } }));
@@ -218,13 +209,11 @@ fn loop_of_external_lead_agents_ends() {
 fn remote_brigade_works_with_default_settings() {
     let home = Home::new();
     let script = |tool: &str| {
-        format!(
-            "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = '{tool}'\n\
-             arguments = {{ role = 'Far', task = 'go on' }}\n[[reply]]\nagent = 'lead'\ntext = 'heard: {{results}}'\n\
-             [[reply]]\ntext = 'done'\n"
-        )
+        Script::new()
+            .agent("lead", [call(tool, json!({ "role": "Far", "task": "go on" })), reply("heard: {results}")])
+            .reply("done")
     };
-    let plain = home.write("far.toml", "[[reply]]\ntext = 'done'\n").display().to_string();
+    let plain = home.write("far.toml", &Script::new().reply("done").to_string()).display().to_string();
     let far = format!("script:{plain}");
     let config = json!({
         "mcpServers": { "self": self_server(&home, "mcp", &far) },
@@ -232,10 +221,10 @@ fn remote_brigade_works_with_default_settings() {
         "swarm": { "roles": { "Far": { "acp": "self" } } },
     });
     home.write("home/config.json", &config.to_string());
-    home.run(&script("delegate"), &["--mode", "auto"]).exits_with(0).stdout_contains("heard: [Far]: done");
+    home.run(script("delegate"), &["--mode", "auto"]).exits_with(0).stdout_contains("heard: [Far]: done");
     let config = json!({ "mcpServers": { "self": self_server(&home, "mcp", &far) } });
     home.write("home/config.json", &config.to_string());
-    home.run(&script("mcp__self__delegate"), &["--mode", "auto"])
+    home.run(script("mcp__self__delegate"), &["--mode", "auto"])
         .exits_with(0)
         .stdout_contains("heard: [Far]: done");
     assert_no_processes_left(&home);

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
+use brigade_testing::{Script, call, reply};
 use serde_json::json;
 
 use crate::cli::console::Console;
@@ -39,11 +40,9 @@ pub(crate) fn servers(home: &Home, more: serde_json::Value) -> String {
     json!({ "mcpServers": { "fix": server } }).to_string()
 }
 
-pub(crate) fn calling_script(tool: &str) -> String {
-    format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__{tool}'\narguments = {{ text = 'round trip' }}\n\
-         [[reply]]\ntext = '{{results}}'\n"
-    )
+pub(crate) fn calling_script(tool: &str) -> Script {
+    Script::new()
+        .turns([call(&format!("mcp__fix__{tool}"), json!({ "text": "round trip" })), reply("{results}")])
 }
 
 #[test]
@@ -51,11 +50,11 @@ fn mcp_call_runs_only_with_permission() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.json", &servers(&home, json!({})));
-    let refused = home.run(&calling_script("echo"), &["--mode", "ask"]);
+    let refused = home.run(calling_script("echo"), &["--mode", "ask"]);
     console.add(refused.exits_with(0));
     assert!(!refused.stdout.contains("round trip"), "{}", refused.stdout);
     let rule = "permissions.allow=[\"mcp__fix__*\"]";
-    home.run(&calling_script("echo"), &["--mode", "ask", "--set", rule])
+    home.run(calling_script("echo"), &["--mode", "ask", "--set", rule])
         .exits_with(0)
         .stdout_contains("round trip");
     insta::assert_snapshot!(console.text());
@@ -65,7 +64,7 @@ fn mcp_call_runs_only_with_permission() {
 fn mcp_server_gets_only_its_own_variables() {
     let home = Home::new();
     home.write("home/config.json", &servers(&home, json!({})));
-    let model = home.script(&calling_script("env"));
+    let model = home.script(calling_script("env"));
     let mut command = home.command(&["run", "--mode", "auto", "--model", &model, "the task"]);
     let output = command.env("ANTHROPIC_API_KEY", "k-1").env("A_KEY", "k-2").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -77,7 +76,7 @@ fn mcp_server_gets_only_its_own_variables() {
 fn mcp_server_that_cannot_start_is_reported_and_the_run_continues() {
     let home = Home::new();
     home.write("home/config.json", r#"{"mcpServers": {"lost": {"command": "no-such-program"}, "old": {"type": "sse", "url": "http://127.0.0.1:1/"}}}"#);
-    home.run("[[reply]]\ntext = 'fine'\n", &[])
+    home.run(Script::new().reply("fine"), &[])
         .exits_with(0)
         .stdout_contains("fine")
         .stderr_contains("warning: MCP server 'lost': cannot start the server: it exited with code 127")
@@ -95,7 +94,7 @@ fn unreachable_mcp_server_error_names_address_and_cause() {
     );
     let refused =
         "MCP server 'w': cannot connect to http://127.0.0.1:1: connection refused. Check that it is running";
-    let done = home.run("[[reply]]\ntext = 'fine'\n", &[]);
+    let done = home.run(Script::new().reply("fine"), &[]);
     console.add(done.exits_with(0).stderr_contains(refused));
     assert!(!done.stderr.contains("sesame") && !done.stderr.contains("::"), "{}", done.stderr);
     home.brigade(&["doctor"]).stdout_contains(refused);
@@ -110,7 +109,7 @@ fn refused_token_is_not_reported_as_missing_login() {
     let config = json!({ "mcpServers": { "fix": { "url": server.url(), "headers": headers } } });
     home.write("home/config.json", &config.to_string());
     let refused = "the server rejected the Authorization header in its configuration (401)";
-    let done = home.run("[[reply]]\ntext = 'fine'\n", &[]);
+    let done = home.run(Script::new().reply("fine"), &[]);
     done.exits_with(0).stderr_contains(refused);
     assert!(!done.stderr.contains("tools login") && !done.stderr.contains("wrong-one"), "{}", done.stderr);
     home.brigade(&["doctor"]).stdout_contains(refused);
@@ -129,9 +128,9 @@ fn mcp_config_of_another_tool_can_be_pasted() {
     file["$schema"] = json!("https://x.example/schema.json");
     file["inputs"] = json!([]);
     home.write("home/config.json", &file.to_string());
-    home.run(&calling_script("echo"), &["--mode", "auto"]).exits_with(0).stdout_contains("round trip");
+    home.run(calling_script("echo"), &["--mode", "auto"]).exits_with(0).stdout_contains("round trip");
     // Auto-approvals of another program grant nothing here.
-    let asked = home.run(&calling_script("echo"), &["--mode", "ask"]);
+    let asked = home.run(calling_script("echo"), &["--mode", "ask"]);
     assert!(!asked.stdout.contains("round trip"), "{}", asked.stdout);
     let schema = home.brigade(&["config", "schema"]).exits_with(0).json();
     assert!(jsonschema::draft202012::new(&schema).unwrap().is_valid(&file));
@@ -151,7 +150,7 @@ fn timeout_number_means_the_same_in_toml_and_json() {
     // One and a half seconds; if it were read as seconds, it would outlast the test.
     let file = servers(&home, json!({ "timeout": 1500 }));
     home.write("home/config.json", &file);
-    let run = || home.run(&calling_script("hang"), &["--mode", "auto"]);
+    let run = || home.run(calling_script("hang"), &["--mode", "auto"]);
     console.add(run().exits_with(0));
     home.write("home/config.json", "{}");
     home.write("work/.mcp.json", &file);
@@ -165,7 +164,7 @@ fn disabled_mcp_server_is_not_started() {
     let home = Home::new();
     let file = servers(&home, json!({ "disabled": true }));
     let is_left_alone = || {
-        let done = home.run(&calling_script("echo"), &["--mode", "auto"]);
+        let done = home.run(calling_script("echo"), &["--mode", "auto"]);
         done.exits_with(0).stdout_contains("Unknown tool");
         assert!(!done.stderr.contains("MCP server"), "{}", done.stderr);
         let said = "Tools of an MCP server that is disabled";
@@ -178,7 +177,7 @@ fn disabled_mcp_server_is_not_started() {
     };
     home.write("home/config.json", &file);
     is_left_alone();
-    home.run(&calling_script("echo"), &["--mode", "auto", "--set", "mcpServers.fix.disabled=false"])
+    home.run(calling_script("echo"), &["--mode", "auto", "--set", "mcpServers.fix.disabled=false"])
         .exits_with(0)
         .stdout_contains("round trip");
     home.write("home/config.json", "{}");
@@ -195,7 +194,7 @@ fn mcp_server_starts_in_its_configured_folder() {
     let script = "echo \"in $(pwd)\" >&2; exit 3";
     let server = json!({ "command": "/bin/sh", "args": ["-c", script], "cwd": "inner" });
     home.write("home/config.json", &json!({ "mcpServers": { "fix": server } }).to_string());
-    console.add(home.run("[[reply]]\ntext = 'fine'\n", &[]).exits_with(0));
+    console.add(home.run(Script::new().reply("fine"), &[]).exits_with(0));
     insta::assert_snapshot!(console.text());
 }
 
@@ -204,9 +203,9 @@ fn slow_mcp_server_start_is_announced() {
     let home = Home::new();
     home.write("home/config.json", r#"{"mcpServers": {"slow": {"command": "sleep", "args": ["4"]}}}"#);
     let waits = "waiting up to 30 seconds for MCP servers to start: slow";
-    home.run("[[reply]]\ntext = 'fine'\n", &[]).exits_with(0).stderr_contains(waits);
+    home.run(Script::new().reply("fine"), &[]).exits_with(0).stderr_contains(waits);
     home.write("home/config.json", r#"{"mcpServers": {"quick": {"command": "true"}}}"#);
-    let quick = home.run("[[reply]]\ntext = 'fine'\n", &[]);
+    let quick = home.run(Script::new().reply("fine"), &[]);
     assert!(!quick.exits_with(0).stderr.contains("waiting for"), "{}", quick.stderr);
 }
 
@@ -249,7 +248,7 @@ fn project_mcp_servers_need_trust() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("work/.mcp.json", &servers(&home, json!({ "disabled": false })));
-    let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
+    let run = || home.run(calling_script("echo"), &["--mode", "auto"]);
     console.add(&run());
     let trusted = home.brigade(&["trust", "--yes"]);
     console.add(trusted.exits_with(0));
@@ -265,7 +264,7 @@ fn project_gets_no_user_keys_and_no_user_servers() {
     let mut console = Console::new(&home);
     home.write("work/.mcp.json", &servers(&home, json!({ "env": { "K": "${ANTHROPIC_API_KEY}" } })));
     home.brigade(&["trust", "--yes"]).exits_with(0);
-    let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
+    let run = || home.run(calling_script("echo"), &["--mode", "auto"]);
     console.add(&run());
     // The user's own server with the same name is used unchanged.
     home.write("home/config.json", &servers(&home, json!({})));
@@ -290,7 +289,7 @@ fn tools_list_starts_servers_only_with_the_flag() {
 fn mcp_server_dies_with_a_killed_runner() {
     let home = Home::new();
     home.write("home/config.json", &servers(&home, json!({})));
-    let running = BackgroundRun::start(&home, &calling_script("hang"), &["--mode", "auto"]);
+    let running = BackgroundRun::start(&home, calling_script("hang"), &["--mode", "auto"]);
     let notes = || std::fs::read_to_string(home.work().join("notes")).unwrap_or_default();
     wait_until("the call is under way", || notes().contains("hang "));
     let pid: u32 = notes().trim().trim_start_matches("hang ").parse().unwrap();
@@ -317,7 +316,7 @@ fn tools_login_and_logout_of_a_server() {
     let mut console = Console::new(&home);
     let config = json!({ "mcpServers": { "fix": { "url": server.url() }, "here": { "command": "true" } } });
     home.write("home/config.json", &config.to_string());
-    let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
+    let run = || home.run(calling_script("echo"), &["--mode", "auto"]);
     console.add(&run());
     let (page, _, printed) = log_in(&home, "FIX");
     assert!(page.contains("You are logged in"), "{page}");
@@ -355,9 +354,11 @@ fn changed_tool_is_refused_without_a_user_to_ask() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.json", &servers(&home, json!({})));
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__change'\narguments = {}\n\
-                  [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
-                  [[reply]]\ntext = '{results}'\n";
+    let script = Script::new().turns([
+        call("mcp__fix__change", json!({})),
+        call("mcp__fix__echo", json!({ "text": "round trip" })),
+        reply("{results}"),
+    ]);
     let done = home.run(script, &["--mode", "auto"]);
     console.add(done.exits_with(0));
     assert!(!done.stdout.contains("round trip"), "{}", done.stdout);

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use brigade_testing::{Fault, Script, fault, reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -14,9 +15,14 @@ use crate::cli::support::{CommandResult, Home, text};
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Script of a child that replies after a delay.
-const SLOW_CHILD: &str = "[[reply]]\ntext = 'Four.'\ndelay_ms = 300\nusage = { input = 10, output = 5 }\n";
+fn slow_child() -> Script {
+    Script::new().reply(reply("Four.").delay_ms(300).tokens(10, 5))
+}
+
 /// Script of a child that never replies.
-const HANGING_CHILD: &str = "[[reply]]\nfault = 'hang'\n";
+fn hanging_child() -> Script {
+    Script::new().reply(fault(Fault::Hang))
+}
 
 /// Client of a server over stdio.
 struct McpClient {
@@ -27,7 +33,7 @@ struct McpClient {
 }
 
 impl McpClient {
-    fn start(home: &Home, script: &str, arguments: &[&str]) -> McpClient {
+    fn start(home: &Home, script: Script, arguments: &[&str]) -> McpClient {
         McpClient::with_model(home, &home.script(script), arguments)
     }
 
@@ -140,7 +146,7 @@ fn sessions(home: &Home) -> Vec<Value> {
 #[test]
 fn mcp_client_lists_and_calls_tools_with_progress() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, SLOW_CHILD, &["--faces", "delegate,subagent"]);
+    let mut client = McpClient::start(&home, slow_child(), &["--faces", "delegate,subagent"]);
     let id = client.request("tools/list", json!({}));
     let listed = client.response(id);
     let tools: Vec<&str> = listed["result"]["tools"]
@@ -175,7 +181,7 @@ fn mcp_client_lists_and_calls_tools_with_progress() {
 #[test]
 fn cancelled_call_and_disconnected_client_stop_all_agents() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, HANGING_CHILD, &[]);
+    let mut client = McpClient::start(&home, hanging_child(), &[]);
     let id = client.delegate();
     client.wait_for_agent();
     let cancelled =
@@ -197,7 +203,7 @@ fn cancelled_call_and_disconnected_client_stop_all_agents() {
 #[test]
 fn signal_stops_the_server_and_its_runs() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, HANGING_CHILD, &[]);
+    let mut client = McpClient::start(&home, hanging_child(), &[]);
     client.delegate();
     client.wait_for_agent();
     client.signal(Signal::TERM);
@@ -209,13 +215,13 @@ fn signal_stops_the_server_and_its_runs() {
 #[test]
 fn call_of_a_killed_server_is_resumed_by_the_next_server() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, "[[reply]]\ntext = 'Four.'\ndelay_ms = 3000\n", &[]);
+    let mut client = McpClient::start(&home, Script::new().reply(reply("Four.").delay_ms(3000)), &[]);
     client.delegate();
     client.wait_for_agent();
     client.signal(Signal::KILL);
     client.wait_for_exit();
     let session = sessions(&home)[0]["session_id"].as_str().unwrap().to_owned();
-    let mut next = McpClient::start(&home, SLOW_CHILD, &[]);
+    let mut next = McpClient::start(&home, slow_child(), &[]);
     let request = |next: &mut McpClient, tool: &str| {
         let id = next.call(tool, json!({ "session_id": session }));
         next.response(id)["result"]["content"][0]["text"].as_str().unwrap().to_owned()
@@ -234,8 +240,8 @@ fn call_of_a_killed_server_is_resumed_by_the_next_server() {
 #[test]
 fn two_mcp_servers_share_a_store() {
     let home = Home::new();
-    let mut one = McpClient::start(&home, SLOW_CHILD, &[]);
-    let mut two = McpClient::start(&home, SLOW_CHILD, &[]);
+    let mut one = McpClient::start(&home, slow_child(), &[]);
+    let mut two = McpClient::start(&home, slow_child(), &[]);
     let ids = (one.delegate(), two.delegate());
     for (client, id) in [(&mut one, ids.0), (&mut two, ids.1)] {
         assert_eq!(client.response(id)["result"]["content"][0]["text"], "[Child]: Four.");
@@ -246,7 +252,7 @@ fn two_mcp_servers_share_a_store() {
 #[test]
 fn loop_through_other_processes_reaches_the_depth_limit() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, SLOW_CHILD, &["--set", "limits.max_depth=3"]);
+    let mut client = McpClient::start(&home, slow_child(), &["--set", "limits.max_depth=3"]);
     let id = client.request(
         "tools/call",
         json!({
@@ -264,7 +270,7 @@ fn loop_through_other_processes_reaches_the_depth_limit() {
 #[test]
 fn malformed_lines_do_not_stop_the_server() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, SLOW_CHILD, &[]);
+    let mut client = McpClient::start(&home, slow_child(), &[]);
     client.write("{ this is no JSON");
     client.write("");
     client.write("[]");
@@ -288,7 +294,7 @@ fn malformed_lines_do_not_stop_the_server() {
 #[test]
 fn limit_without_a_result_names_the_flag_that_raises_it() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, SLOW_CHILD, &["--budget-tokens", "10"]);
+    let mut client = McpClient::start(&home, slow_child(), &["--budget-tokens", "10"]);
     let id = client.delegate();
     let result = client.response(id)["result"].clone();
     let words = result["content"][0]["text"].as_str().unwrap();
@@ -305,7 +311,7 @@ fn limit_without_a_result_names_the_flag_that_raises_it() {
 fn passthrough_session_refuses_messages() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let session = delegated_session(&home, &home.script(SLOW_CHILD));
+    let session = delegated_session(&home, &home.script(slow_child()));
     let shown = || home.brigade(&["sessions", "show", &session]).exits_with(0).stdout.clone();
     let before = shown();
     console.add(home.brigade(&["tell", &session, "Please count to three"]).exits_with(2));
@@ -314,7 +320,7 @@ fn passthrough_session_refuses_messages() {
     console.add(resumed.exits_with(0));
     assert!(!resumed.stderr.contains("brigade tell"), "{}", resumed.stderr);
     // The session of the child can be continued.
-    home.brigade(&["tell", &format!("{session}.1-0"), "And 3 + 3?", "--model", &home.script(SLOW_CHILD)])
+    home.brigade(&["tell", &format!("{session}.1-0"), "And 3 + 3?", "--model", &home.script(slow_child())])
         .exits_with(0);
     insta::assert_snapshot!(console.text());
 }
@@ -322,7 +328,7 @@ fn passthrough_session_refuses_messages() {
 #[test]
 fn unread_output_of_a_gone_client_does_not_block_exit() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, SLOW_CHILD, &[]);
+    let mut client = McpClient::start(&home, slow_child(), &[]);
     // More responses than a pipe holds.
     for _ in 0..60 {
         client.request("tools/list", json!({}));
@@ -335,7 +341,7 @@ fn unread_output_of_a_gone_client_does_not_block_exit() {
 #[test]
 fn client_disconnect_before_initialize_exits_with_success() {
     let home = Home::new();
-    let model = home.script(SLOW_CHILD);
+    let model = home.script(slow_child());
     let mut command = home.command(&["mcp", "--model", &model]);
     let done = CommandResult::run(command.stdin(Stdio::null()));
     done.exits_with(0);
@@ -345,7 +351,7 @@ fn client_disconnect_before_initialize_exits_with_success() {
 #[test]
 fn calls_above_the_concurrency_limit_are_refused() {
     let home = Home::new();
-    let mut client = McpClient::start(&home, HANGING_CHILD, &[]);
+    let mut client = McpClient::start(&home, hanging_child(), &[]);
     let ids: Vec<u64> = (0..80).map(|_| client.delegate()).collect();
     let mut refused = 0;
     while refused < ids.len() - 64 {
@@ -415,7 +421,7 @@ impl Drop for Listening {
 fn http_token_file_is_removed_with_the_server() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
-    let model = home.script(SLOW_CHILD);
+    let model = home.script(slow_child());
     let mut listening =
         Listening::start(home.command(&["mcp", "--model", &model, "--listen", "127.0.0.1:0"]));
     let file = listening.said.split("The token is in ").nth(1).unwrap().trim().to_owned();
@@ -441,7 +447,7 @@ fn http_token_file_is_removed_with_the_server() {
 fn http_token_from_a_variable_is_used_and_never_printed() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(SLOW_CHILD);
+    let model = home.script(slow_child());
     let arguments = ["mcp", "--model", &model, "--listen", "127.0.0.1:0", "--token-env", "MY_TOKEN"];
     console.add(home.brigade(&arguments).exits_with(2));
     let mut empty = home.command(&arguments);
@@ -462,7 +468,7 @@ fn http_token_from_a_variable_is_used_and_never_printed() {
 fn unusable_server_flags_are_refused_at_start() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script(SLOW_CHILD);
+    let model = home.script(slow_child());
     let none = home.brigade(&["mcp"]);
     console.add(none.exits_with(2));
     assert_eq!(none.stderr.trim().lines().count(), 3, "{}", none.stderr);

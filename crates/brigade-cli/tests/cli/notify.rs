@@ -2,10 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use brigade_testing::{Fault, Script, call, fault};
+use serde_json::json;
+
 use crate::cli::console::Console;
 use crate::cli::support::{BackgroundRun, CommandResult, Home, text};
 
-const SAYS: &str = "[[reply]]\ntext = \"All is well.\\nMore.\"";
+fn says() -> Script {
+    Script::new().reply("All is well.\nMore.")
+}
 
 /// Home whose `notify` program appends events to a file, and that file.
 fn recording_notify(home: &Home, what: &str) -> std::path::PathBuf {
@@ -22,11 +27,10 @@ fn notify_runs_at_an_approval_and_at_the_end() {
         &home,
         "$NOTIFY_EVENT|$NOTIFY_TITLE|$NOTIFY_AGENT|$NOTIFY_STATUS|$NOTIFY_COUNT|$NOTIFY_MESSAGE",
     );
-    home.run(SAYS, &[]).exits_with(0).stdout_contains("All is well.");
+    home.run(says(), &[]).exits_with(0).stdout_contains("All is well.");
     assert_eq!(text(&events), "run_ended|brigade: run done|lead|done||All is well.\n");
     std::fs::remove_file(&events).unwrap();
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'touch x' }\n\
-                  [[reply]]\nfault = 'refused'";
+    let script = Script::new().turns([call("shell", json!({ "command": "touch x" })), fault(Fault::Refused)]);
     let mut running =
         BackgroundRun::start(&home, script, &["--set", "permissions.questions=wait", "--mode", "ask"]);
     running.wait_for("asked");
@@ -49,7 +53,7 @@ fn notify_gets_no_secrets_and_runs_no_model_text() {
     let events = home.work().join("events");
     let command = format!("env > {}; : \"$NOTIFY_MESSAGE\"", events.display());
     home.write("home/config.toml", &format!("notify = '''{command}'''\n"));
-    let model = home.script("[[reply]]\ntext = \"$(touch harm)`touch harm`\\u001b[2J\"");
+    let model = home.script(Script::new().reply("$(touch harm)`touch harm`\u{1b}[2J"));
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     command.env("OPENAI_API_KEY", "sk-secret").env("BRIGADE_SWARM__MAX_DEPTH", "2");
     CommandResult::run(&mut command).exits_with(0);
@@ -65,11 +69,11 @@ fn failing_notify_program_only_prints_a_warning() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.toml", "notify = 'echo no display >&2; exit 3'\n");
-    let done = home.run(SAYS, &[]);
+    let done = home.run(says(), &[]);
     console.add(done.exits_with(0));
     home.write("home/config.toml", "notify = 'sleep 600'\n");
     let since = Instant::now();
-    let done = home.run(SAYS, &[]);
+    let done = home.run(says(), &[]);
     console.add(done.exits_with(0));
     assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
     insta::assert_snapshot!(console.text());
@@ -79,7 +83,7 @@ fn failing_notify_program_only_prints_a_warning() {
 fn notify_unset_starts_nothing() {
     let home = Home::new();
     home.write("home/config.toml", "notify = '  '\n");
-    let done = home.run(SAYS, &[]);
+    let done = home.run(says(), &[]);
     done.exits_with(0);
     assert!(!done.stderr.contains("notify"), "{}", done.stderr);
 }

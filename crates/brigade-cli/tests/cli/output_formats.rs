@@ -1,51 +1,35 @@
 //! The three output formats.
 
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
 use serde_json::{Value, json};
 
 use crate::cli::support::Home;
 
-const TEAM: &str = r#"
-[price]
-input = 1.0
-output = 2.0
-[[reply]]
-agent = "lead"
-turn = 1
-text = "splitting"
-chunks = 3
-[[reply.call]]
-tool = "delegate"
-repeat = 2
-arguments = { role = "Worker {n}", task = "part {n}" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Broken", task = "fail" }
-[[reply]]
-agent = "lead"
-turn = 2
-text = "{results}"
-[[reply]]
-agent = "Broken"
-fault = "refused"
-[[reply]]
-task = "part"
-turn = 1
-text = "working"
-chunks = 4
-[[reply.call]]
-tool = "echo"
-arguments = { text = "e" }
-[[reply]]
-task = "part"
-turn = 2
-text = "did {result:0}"
-chunks = 2
-"#;
+fn team() -> Script {
+    Script::new()
+        .price(1.0, 2.0)
+        .agent(
+            "lead",
+            [
+                reply("splitting")
+                    .delegate("Worker {n}", "part {n}")
+                    .repeat(2)
+                    .delegate("Broken", "fail")
+                    .chunks(3),
+                reply("{results}").turn(2),
+            ],
+        )
+        .agent("Broken", [fault(Fault::Refused)])
+        .turns([
+            reply("working").call("echo", json!({ "text": "e" })).chunks(4).task("part"),
+            reply("did {result:0}").turn(2).chunks(2).task("part"),
+        ])
+}
 
 #[test]
 fn json_format_prints_one_object() {
     let home = Home::new();
-    let report = home.report(TEAM, &[]);
+    let report = home.report(team(), &[]);
     assert_eq!(report["status"], "done");
     assert!(report["result"].as_str().unwrap().starts_with("[Worker 0]: did e\n[Worker 1]: did e\n"));
     assert_eq!(report["turns"], 2);
@@ -67,7 +51,7 @@ fn json_format_prints_one_object() {
     let broken = &report["agents"][3];
     assert_eq!((broken["status"].as_str(), broken["agent"].as_str()), (Some("failed"), Some("Broken")));
     assert!(broken["key"].as_str().unwrap().starts_with("delegate:"));
-    let failed = home.run("[[reply]]\nfault = 'refused'", &["--output-format", "json"]);
+    let failed = home.run(Script::new().reply(fault(Fault::Refused)), &["--output-format", "json"]);
     assert_eq!(failed.exits_with(1).json()["error"], "the scripted model refuses");
 }
 
@@ -75,7 +59,7 @@ fn json_format_prints_one_object() {
 fn stream_json_costs_name_their_unit() {
     let home = Home::new();
     let lines =
-        home.run(TEAM, &["--output-format", "stream-json", "--budget-usd", "2.5"]).exits_with(0).lines();
+        home.run(team(), &["--output-format", "stream-json", "--budget-usd", "2.5"]).exits_with(0).lines();
     let started = of_kind(&lines, "started")[0];
     let budget = &started["grant"]["budget"];
     assert_eq!(
@@ -100,7 +84,7 @@ fn stream_json_costs_name_their_unit() {
 #[test]
 fn duration_excludes_time_between_rounds() {
     let home = Home::new();
-    let first = home.report("[[reply]]\ntext = 'ok {turn}'", &[]);
+    let first = home.report(Script::new().reply("ok {turn}"), &[]);
     let session = first["session_id"].as_str().unwrap();
     std::thread::sleep(std::time::Duration::from_secs(4));
     let told = home.brigade(&["tell", session, "more", "--output-format", "json"]).exits_with(0).json();
@@ -119,7 +103,7 @@ fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
 #[test]
 fn stream_json_contains_every_event_of_every_agent() {
     let home = Home::new();
-    let done = home.run(TEAM, &["--output-format", "stream-json"]);
+    let done = home.run(team(), &["--output-format", "stream-json"]);
     let lines = done.exits_with(0).lines();
     let report = lines.last().unwrap();
     assert_eq!((report["type"].as_str(), report["status"].as_str()), (Some("result"), Some("done")));
@@ -164,25 +148,15 @@ fn stream_json_contains_every_event_of_every_agent() {
 #[test]
 fn stream_json_names_the_call_of_every_result() {
     let home = Home::new();
-    let script = r#"
-        [[reply]]
-        agent = "lead"
-        turn = 1
-        [[reply.call]]
-        tool = "delegate"
-        arguments = { role = "Reader", task = "read" }
-        [[reply]]
-        agent = "Reader"
-        turn = 1
-        [[reply.call]]
-        tool = "message"
-        arguments = { text = "half way" }
-        [[reply.call]]
-        tool = "read_file"
-        arguments = { path = "nothing.txt" }
-        [[reply]]
-        text = "over"
-    "#;
+    let script = Script::new()
+        .agent("lead", [delegate("Reader", "read").turn(1)])
+        .agent(
+            "Reader",
+            [call("message", json!({ "text": "half way" }))
+                .call("read_file", json!({ "path": "nothing.txt" }))
+                .turn(1)],
+        )
+        .reply("over");
     let lines = home.run(script, &["--output-format", "stream-json"]).exits_with(0).lines();
     let calls: Vec<&Value> =
         of_kind(&lines, "subagent_tool_call_start").iter().map(|line| &line["call"]).collect();
@@ -205,22 +179,15 @@ fn stream_json_names_the_call_of_every_result() {
 #[test]
 fn control_characters_do_not_reach_the_terminal() {
     let home = Home::new();
-    let script = r#"
-    [[reply]]
-    turn = 1
-    agent = "lead"
-    [[reply.call]]
-    tool = "message"
-    arguments = { text = "hi \u001b[2J\u009b31m\u202e there\nlead: done" }
-    [[reply.call]]
-    tool = "delegate"
-    arguments = { role = "Good", task = "\u001b]0;title\u0007x" }
-    [[reply]]
-    agent = "Good"
-    fault = "refused"
-    [[reply]]
-    text = "raw \u001b[1m bytes"
-    "#;
+    let script = Script::new()
+        .agent(
+            "lead",
+            [call("message", json!({ "text": "hi \u{1b}[2J\u{9b}31m\u{202e} there\nlead: done" }))
+                .delegate("Good", "\u{1b}]0;title\u{7}x")
+                .turn(1)],
+        )
+        .agent("Good", [fault(Fault::Refused)])
+        .reply("raw \u{1b}[1m bytes");
     let done = home.run(script, &["-v"]);
     assert_eq!(done.exits_with(0).stdout, "raw \\u{1b}[1m bytes\n");
     let hostile = |text: &str| text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7}']);
@@ -242,8 +209,7 @@ fn control_characters_do_not_reach_the_terminal() {
 fn raw_flag_keeps_control_characters_and_json_loses_none() {
     const SAID: &str = "a\u{1b}[2Jb\u{9b}31mc\u{7f}d\re\u{0}f\tg\u{202e}h\n\u{1b}]0;title\u{7}";
     let home = Home::new();
-    let script = format!(r#"{{"reply": [{{"text": {}}}]}}"#, serde_json::to_string(SAID).unwrap());
-    let model = home.script(&script.replace('\u{7f}', "\\u007f"));
+    let model = home.script(Script::new().reply(SAID));
     let run = |more: &[&str]| {
         let done = home.brigade(&[&["run", "--model", &model, "the task"], more].concat());
         done.exits_with(0);

@@ -6,6 +6,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
 use crate::cli::tls::{TlsServer, authority};
@@ -177,10 +180,8 @@ fn mcp_server_at_https_is_reached_through_the_proxy() {
 fn search_engine_at_https_is_reached_through_the_proxy() {
     let home = Home::new();
     home.write("home/config.toml", "[web]\nsearch = 'https://searx.example'\n");
-    let model = home.script(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_search'\narguments = { query = 'tea' }\n\
-         [[reply]]\ntext = 'done'\n",
-    );
+    let model =
+        home.script(Script::new().turns([call("web_search", json!({ "query": "tea" })), reply("done")]));
     let run = ["run", "--mode", "auto", "--model", &model, "Search for tea"];
     assert_eq!(tunnels_requested(&home, &run, ""), ["CONNECT searx.example:443 HTTP/1.1"]);
     assert!(tunnels_requested(&home, &run, ".example").is_empty());

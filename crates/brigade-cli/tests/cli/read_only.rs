@@ -4,9 +4,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use brigade_testing::Script;
+
 use crate::cli::support::{CommandResult, Home};
 
-const HELLO: &str = "[[reply]]\ntext = 'hello'";
+fn hello() -> Script {
+    Script::new().reply("hello")
+}
 
 /// Runs commands in a mount namespace in which the home is read-only; none if this user may not create one.
 fn on_read_only_mount(home: &Home, script: &str) -> Option<CommandResult> {
@@ -31,14 +35,14 @@ const LOOK: &str = "\"$BRIGADE\" sessions list && \"$BRIGADE\" sessions show las
 #[test]
 fn sessions_on_a_read_only_mount_are_listed_shown_and_exported() {
     let home = Home::new();
-    home.run(HELLO, &[]).exits_with(0);
+    home.run(hello(), &[]).exits_with(0);
     let Some(done) = on_read_only_mount(&home, LOOK) else { return };
     done.exits_with(0)
         .stdout_contains("the task")
         .stdout_contains("hello")
         .stdout_contains("lead")
         .stdout_contains("{\"end\":");
-    let model = home.script(HELLO);
+    let model = home.script(hello());
     let run = on_read_only_mount(&home, &format!("\"$BRIGADE\" run --model {model} x")).unwrap();
     run.exits_with(1)
         .stderr_contains("cannot write to ")
@@ -53,14 +57,14 @@ fn sessions_on_a_read_only_mount_are_listed_shown_and_exported() {
 fn wal_commits_of_a_store_on_a_read_only_mount_are_read() {
     for keeps_index in [true, false] {
         let home = Home::new();
-        home.run(HELLO, &[]).exits_with(0);
+        home.run(hello(), &[]).exits_with(0);
         let before = std::fs::read(home.home().join("sessions.db")).unwrap();
         // An open connection keeps the commits in the log; the copy is the state after a crash.
         let other = home.home().join("other.db");
         std::fs::write(&other, before).unwrap();
         let store = brigade::store::SqliteStore::open(&other).unwrap();
         let flags = ["--store", other.to_str().unwrap()];
-        home.run(&HELLO.replace("hello", "only in the log"), &flags).exits_with(0);
+        home.run(Script::new().reply("only in the log"), &flags).exits_with(0);
         let ends: &[&str] = if keeps_index { &["", "-wal", "-shm"] } else { &["", "-wal"] };
         for end in ends {
             std::fs::copy(
@@ -82,7 +86,7 @@ fn sessions_of_another_user_are_listed_shown_and_exported() {
         return;
     }
     let home = Home::new();
-    home.run(HELLO, &[]).exits_with(0);
+    home.run(hello(), &[]).exits_with(0);
     for (path, mode) in [("sessions.db", 0o644), ("..", 0o755), (".", 0o755)] {
         std::fs::set_permissions(home.home().join(path), PermissionsExt::from_mode(mode)).unwrap();
     }

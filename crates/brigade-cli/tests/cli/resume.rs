@@ -1,20 +1,24 @@
 //! `brigade resume`: after Ctrl-C, and without an id.
 
+use brigade_testing::{Fault, Script, call, fault, reply};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::cli::console::Console;
 use crate::cli::support::{BackgroundRun, CommandResult, Home};
 
 /// Script that hangs in its first model call, and replies to every other one.
-const HANGS_ONCE: &str =
-    "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished: {heard}'";
+fn hangs_once() -> Script {
+    Script::new().turns([fault(Fault::Hang).attempt(1), reply("finished: {heard}")])
+}
+
 const CONTINUES: &str =
     "finished: Note from the runtime: Your last run was cancelled before it finished. Continue";
 
 #[test]
 fn resume_continues_an_interrupted_run() {
     let home = Home::new();
-    let mut running = BackgroundRun::start(&home, HANGS_ONCE, &[]);
+    let mut running = BackgroundRun::start(&home, hangs_once(), &[]);
     running.wait_for("called");
     let id = running.session.clone();
     running.signal(Signal::INT);
@@ -29,7 +33,7 @@ fn resume_continues_an_interrupted_run() {
 #[test]
 fn resume_continues_a_run_left_by_a_second_interrupt() {
     let home = Home::new();
-    let mut running = BackgroundRun::start(&home, HANGS_ONCE, &[]);
+    let mut running = BackgroundRun::start(&home, hangs_once(), &[]);
     running.wait_for("called");
     let id = running.session.clone();
     running.signal(Signal::INT);
@@ -45,8 +49,8 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     let other = home.work().join("other");
     std::fs::create_dir(&other).unwrap();
     console.add(home.brigade(&["resume"]).exits_with(2));
-    let here = home.report("[[reply]]\ntext = 'from here'", &[]);
-    let there = home.report("[[reply]]\ntext = 'from there'", &["--cwd", "other"]);
+    let here = home.report(Script::new().reply("from here"), &[]);
+    let there = home.report(Script::new().reply("from there"), &["--cwd", "other"]);
     let id = |report: &serde_json::Value| report["session_id"].as_str().unwrap().to_owned();
     console.add(
         home.brigade(&["resume"])
@@ -57,7 +61,7 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     console.add(elsewhere.exits_with(0).stderr_contains(&id(&there)));
     console.add(home.brigade(&["resume", "--cwd", "other"]).exits_with(0));
     // The last is the one that was used last, not the one that began last.
-    let newer = home.report("[[reply]]\ntext = 'more'", &[]);
+    let newer = home.report(Script::new().reply("more"), &[]);
     home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("{} is already done", id(&newer)));
     home.brigade(&["tell", &id(&here), "more"]).exits_with(0);
     home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("{} is already done", id(&here)));
@@ -67,7 +71,7 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
 #[test]
 fn resume_without_an_id_announces_a_session_that_is_not_done() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'more'";
+    let script = Script::new().turns([call("echo", json!({ "text": "x" })), reply("more")]);
     let report = home.run(script, &["--max-turns", "1", "--output-format", "json"]).exits_with(3).json();
     let id = report["session_id"].as_str().unwrap();
     let resumed = home.brigade(&["resume", "--max-turns", "5"]);
@@ -82,7 +86,7 @@ fn suggested_commands_omit_flags_that_the_session_stores() {
     let home = Home::new();
     std::fs::create_dir(home.work().join("other")).unwrap();
     let done = home.run(
-        "[[reply]]\nfault = 'refused'",
+        Script::new().reply(fault(Fault::Refused)),
         &["--cwd", "other", "--mode", "plan", "--set", "swarm.max_depth=2"],
     );
     let command = done.exits_with(1).stderr.lines().find(|line| line.contains("brigade resume ")).unwrap();
@@ -104,7 +108,7 @@ fn suggested_commands_omit_flags_that_the_session_stores() {
 fn agent_cannot_resume_a_run_that_the_user_cancelled() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let mut running = BackgroundRun::start(&home, HANGS_ONCE, &[]);
+    let mut running = BackgroundRun::start(&home, hangs_once(), &[]);
     running.wait_for("called");
     let id = running.session.clone();
     running.signal(Signal::INT);
@@ -112,10 +116,7 @@ fn agent_cannot_resume_a_run_that_the_user_cancelled() {
     let (folder, brigade) = (home.home(), env!("CARGO_BIN_EXE_brigade"));
     let command =
         format!("BRIGADE_HOME='{}' '{brigade}' resume {id} 2>&1; echo \"exit $?\"", folder.display());
-    let script = format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = {{ command = '''{command}''' }}\n\
-         [[reply]]\ntext = '{{result:0}}'"
-    );
-    console.add(home.run(&script, &["--mode", "auto"]).exits_with(0));
+    let script = Script::new().turns([call("shell", json!({ "command": command })), reply("{result:0}")]);
+    console.add(home.run(script, &["--mode", "auto"]).exits_with(0));
     insta::assert_snapshot!(console.text());
 }

@@ -1,5 +1,7 @@
 //! Failed attempts of a model call.
 
+use brigade_testing::Script;
+
 use crate::cli::support::Home;
 
 const UNREACHABLE_MODEL: [&str; 6] = [
@@ -41,7 +43,7 @@ fn stream_json_contains_every_retry() {
 #[test]
 fn model_with_a_fallback_has_fewer_attempts() {
     let home = Home::new();
-    let second = home.script("[[reply]]\ntext = 'from the second'");
+    let second = home.script(Script::new().reply("from the second"));
     let config =
         format!("model = 'llamacpp/none'\nfallbacks = ['{second}']\n[limits]\nretry_pause = '1ms'\n");
     home.write("home/config.toml", &config);

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
+use brigade_testing::Script;
+
 use crate::cli::support::Home;
 
 /// Bytes that a process has read so far, from files and from its input.
@@ -15,7 +17,7 @@ fn bytes_read(process: u32) -> u64 {
 #[test]
 fn bytes_read_per_round_of_a_chat_do_not_grow_with_its_log() {
     let home = Home::new();
-    let model = home.script("[[reply]]\ntext = 'turn {turn}: {heard}'");
+    let model = home.script(Script::new().reply("turn {turn}: {heard}"));
     let mut command = home.command(&["chat", "--model", &model]);
     let mut chat = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut answers = BufReader::new(chat.stdout.take().unwrap()).lines();

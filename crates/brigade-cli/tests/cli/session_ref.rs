@@ -1,15 +1,19 @@
 //! Sessions by a prefix of their id, and the last one.
 
+use brigade_testing::{Fault, Script, delegate, fault};
+
 use crate::cli::console::Console;
 use crate::cli::support::{BackgroundRun, Home};
 
-const SAYS: &str = "[[reply]]\ntext = 'heard: {heard}'";
+fn says() -> Script {
+    Script::new().reply("heard: {heard}")
+}
 
 #[test]
 fn id_prefix_works_in_every_command() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let report = home.report(SAYS, &[]);
+    let report = home.report(says(), &[]);
     let id = report["session_id"].as_str().unwrap();
     let short = &id[..8];
     console.hide(short, "PREFIX");
@@ -27,13 +31,12 @@ fn id_prefix_works_in_every_command() {
 fn id_prefix_reaches_children_and_running_trees() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
+    let mut running = BackgroundRun::start(&home, Script::new().reply(fault(Fault::Hang)), &[]);
     running.wait_for("called");
     console.hide(&running.session[..6], "PREFIX");
     console.add(home.brigade(&["cancel", &running.session[..6]]).exits_with(0));
     assert_eq!(running.end().0, 130);
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Helper', task = 'help' }\n[[reply]]\ntext = 'helped'";
+    let script = Script::new().agent("lead", [delegate("Helper", "help").turn(1)]).reply("helped");
     let report = home.report(script, &[]);
     let id = report["session_id"].as_str().unwrap();
     console.hide(&id[..6], "PREFIX");
@@ -47,8 +50,8 @@ fn last_names_the_newest_root_session() {
     let home = Home::new();
     let mut console = Console::new(&home);
     console.add(home.brigade(&["sessions", "show", "last"]).exits_with(2));
-    home.report(SAYS, &[]);
-    let report = home.report("[[reply]]\ntext = 'the newest'", &[]);
+    home.report(says(), &[]);
+    let report = home.report(Script::new().reply("the newest"), &[]);
     console.add(home.brigade(&["sessions", "show", "last"]).exits_with(0));
     console.add(home.brigade(&["resume", "last"]).exits_with(0));
     console.add(home.brigade(&["sessions", "rm", "last"]).exits_with(0));

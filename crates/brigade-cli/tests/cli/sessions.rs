@@ -1,16 +1,19 @@
 //! Listing, showing, exporting and importing sessions.
 
+use brigade_testing::{Fault, Purpose, Script, call, delegate, fault, reply};
+use serde_json::json;
+
 use crate::cli::console::Console;
 use crate::cli::support::{BackgroundRun, Home, text};
 
-const ONE: &str = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                   arguments = { role = 'Helper', task = 'help' }\n\
-                   [[reply]]\nagent = 'lead'\ntext = 'all: {result:0}'\n[[reply]]\ntext = 'helped'";
+fn one() -> Script {
+    Script::new().agent("lead", [delegate("Helper", "help"), reply("all: {result:0}")]).reply("helped")
+}
 
 #[test]
 fn export_imported_again_is_the_same_session() {
     let (here, there) = (Home::new(), Home::new());
-    let report = here.report(ONE, &[]);
+    let report = here.report(one(), &[]);
     let id = report["session_id"].as_str().unwrap();
     let export = here.brigade(&["sessions", "export", id]);
     let imported = there.with_input(&["sessions", "import", "-"], &export.exits_with(0).stdout);
@@ -37,7 +40,7 @@ fn sessions_are_listed_shown_and_removed() {
     let home = Home::new();
     let mut console = Console::new(&home);
     console.add(home.brigade(&["sessions", "list"]).exits_with(0));
-    let report = home.report(ONE, &[]);
+    let report = home.report(one(), &[]);
     let id = report["session_id"].as_str().unwrap();
     console.add(home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains(id));
     console.add(home.brigade(&["sessions", "show", id]).exits_with(0));
@@ -54,7 +57,7 @@ fn sessions_are_listed_shown_and_removed() {
 fn running_session_cannot_be_removed() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
+    let mut running = BackgroundRun::start(&home, Script::new().reply(fault(Fault::Hang)), &[]);
     running.wait_for("called");
     console.add(home.brigade(&["sessions", "rm", &running.session]).exits_with(1));
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
@@ -67,8 +70,7 @@ fn damaged_session_is_shown_up_to_the_damage() {
     let home = Home::new();
     let mut console = Console::new(&home);
     let report = home.report(
-        "[[reply]]\nturn = 1\ntext = 'before'\n[[reply.call]]\ntool = 'echo'\n\
-                              arguments = { text = 'x' }\n[[reply]]\ntext = 'unmistakable'",
+        Script::new().turns([reply("before").call("echo", json!({ "text": "x" })), reply("unmistakable")]),
         &[],
     );
     let id = report["session_id"].as_str().unwrap();
@@ -90,7 +92,7 @@ fn damaged_session_is_shown_up_to_the_damage() {
     }
     console.add(home.brigade(&["sessions", "list", "--status", "damaged"]).exits_with(0).stdout_contains(id));
     // It does not hide the other sessions.
-    home.report("[[reply]]\ntext = 'whole'", &[]);
+    home.report(Script::new().reply("whole"), &[]);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     assert_eq!(list.as_array().unwrap().len(), 2);
     insta::assert_snapshot!(console.text());
@@ -100,8 +102,7 @@ fn damaged_session_is_shown_up_to_the_damage() {
 fn session_whose_child_is_lost_is_damaged() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Helper', task = 'help' }\n[[reply]]\ntext = 'unmistakable'";
+    let script = Script::new().agent("lead", [delegate("Helper", "help").turn(1)]).reply("unmistakable");
     let report = home.report(script, &[]);
     let id = report["session_id"].as_str().unwrap();
     let child = format!("{id}.1-0");
@@ -120,8 +121,7 @@ fn session_whose_child_is_lost_is_damaged() {
 fn session_with_a_missing_record_is_damaged() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\nturn = 1\ntext = 'before'\n[[reply.call]]\ntool = 'echo'\n\
-                  arguments = { text = 'x' }\n[[reply]]\ntext = 'after'";
+    let script = Script::new().turns([reply("before").call("echo", json!({ "text": "x" })), reply("after")]);
     let report = home.report(script, &[]);
     let id = report["session_id"].as_str().unwrap();
     let store = rusqlite::Connection::open(home.home().join("sessions.db")).unwrap();
@@ -153,11 +153,10 @@ fn lose(home: &Home, session: &str) {
 #[test]
 fn list_counts_children_of_an_interrupted_run() {
     let home = Home::new();
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Helper', task = 'help' }\n\
-                  [[reply]]\nagent = 'Helper'\nturn = 1\nusage = { input = 1000, output = 100 }\n\
-                  [[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
-                  [[reply]]\nfault = 'hang'";
+    let script = Script::new()
+        .agent("lead", [delegate("Helper", "help").turn(1)])
+        .agent("Helper", [call("echo", json!({ "text": "x" })).turn(1).tokens(1000, 100)])
+        .reply(fault(Fault::Hang));
     let mut run = BackgroundRun::start(&home, script, &[]);
     run.read_until(|line| line["type"] == "called" && line["turn"] == 2);
     let listed = || home.brigade(&["sessions", "list", "--output-format", "json"]).json();
@@ -180,10 +179,11 @@ fn three_sessions() -> (Home, [String; 3]) {
     let home = Home::new();
     home.write("work/notes.txt", "a needle in a haystack\n");
     let scripts = [
-        ONE,
-        "[[reply]]\nfault = 'refused'",
-        "[[reply]]\npurpose = 'grace'\ntext = 'So FAR so good'\n[[reply]]\n[[reply.call]]\ntool = 'read_file'\n\
-         arguments = { path = 'notes.txt' }",
+        one(),
+        Script::new().reply(fault(Fault::Refused)),
+        Script::new()
+            .reply(reply("So FAR so good").purpose(Purpose::Grace))
+            .reply(call("read_file", json!({ "path": "notes.txt" }))),
     ];
     let ids =
         ["Tidy the attic", "Fly to the moon", "Read ÄRGER"].into_iter().zip(scripts).map(|(task, script)| {
@@ -320,7 +320,7 @@ fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
 fn list_on_a_pipe_shortens_long_tasks() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = 'ok'");
+    let model = home.script(Script::new().reply("ok"));
     home.with_input(&["run", "--model", &model, "-"], &"long ".repeat(20_000)).exits_with(0);
     let list = home.brigade(&["sessions", "list"]);
     console.add(list.exits_with(0));
@@ -332,8 +332,8 @@ fn list_on_a_pipe_shortens_long_tasks() {
 fn list_filters_by_the_agent_of_a_child() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let id = home.report(ONE, &[])["session_id"].as_str().unwrap().to_owned();
-    home.report("[[reply]]\ntext = 'alone'", &[]);
+    let id = home.report(one(), &[])["session_id"].as_str().unwrap().to_owned();
+    home.report(Script::new().reply("alone"), &[]);
     for agent in ["Helper", "helper"] {
         let list = home
             .brigade(&["sessions", "list", "--agent", agent, "--output-format", "json"])
@@ -358,7 +358,7 @@ fn list_filters_by_the_agent_of_a_child() {
 #[test]
 fn failed_import_error_names_no_rust_types() {
     let home = Home::new();
-    let id = home.report(ONE, &[])["session_id"].as_str().unwrap().to_owned();
+    let id = home.report(one(), &[])["session_id"].as_str().unwrap().to_owned();
     let export = home.brigade(&["sessions", "export", &id]).exits_with(0).stdout.clone();
     let (header, rest) = export.split_once('\n').unwrap();
     for (text, words) in [

@@ -2,6 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::json;
+
 use crate::cli::support::{CommandResult, Home};
 
 const PRESETS: &str = r#"
@@ -19,40 +22,24 @@ fn s01_presets_are_used_and_results_are_passed_on() {
     home.write("home/config.toml", PRESETS);
     home.write("work/trends.txt", "agents delegate");
     let report = home.report(
-        r#"
-        [[reply]]
-        agent = "lead"
-        turn = 1
-        [[reply.call]]
-        tool = "delegate"
-        arguments = { role = "Researcher", task = "find trends" }
-        [[reply]]
-        agent = "lead"
-        turn = 2
-        [[reply.call]]
-        tool = "delegate"
-        arguments = { role = "Writer", task = "summarise: {result:0}" }
-        [[reply]]
-        agent = "lead"
-        turn = 3
-        text = "Synthesis: {result:0}"
-        [[reply]]
-        agent = "researcher"
-        turn = 1
-        [[reply.call]]
-        tool = "read_file"
-        arguments = { path = "trends.txt" }
-        [[reply.call]]
-        tool = "shell"
-        arguments = { command = "true" }
-        [[reply]]
-        agent = "researcher"
-        turn = 2
-        text = "I found: {result:0} / {result:1}"
-        [[reply]]
-        agent = "writer"
-        text = "In short ({task})"
-        "#,
+        Script::new()
+            .agent(
+                "lead",
+                [
+                    delegate("Researcher", "find trends"),
+                    delegate("Writer", "summarise: {result:0}"),
+                    reply("Synthesis: {result:0}").turn(3),
+                ],
+            )
+            .agent(
+                "researcher",
+                [
+                    call("read_file", json!({ "path": "trends.txt" }))
+                        .call("shell", json!({ "command": "true" })),
+                    reply("I found: {result:0} / {result:1}").turn(2),
+                ],
+            )
+            .agent("writer", [reply("In short ({task})")]),
         &[],
     );
     let result = report["result"].as_str().unwrap();
@@ -76,28 +63,12 @@ fn s02_role_without_a_preset_gets_its_own_prompt() {
     let home = Home::new();
     home.write("work/app.txt", "password = secret");
     let report = home.report(
-        r#"
-        [[reply]]
-        agent = "lead"
-        turn = 1
-        [[reply.call]]
-        tool = "delegate"
-        arguments = { role = "Security Auditor", task = "check app.txt" }
-        [[reply]]
-        agent = "lead"
-        turn = 2
-        text = "{result:0}"
-        [[reply]]
-        agent = "Security Auditor"
-        turn = 1
-        [[reply.call]]
-        tool = "read_file"
-        arguments = { path = "app.txt" }
-        [[reply]]
-        agent = "Security Auditor"
-        turn = 2
-        text = "A password in plain text."
-        "#,
+        Script::new()
+            .agent("lead", [delegate("Security Auditor", "check app.txt"), reply("{result:0}").turn(2)])
+            .agent(
+                "Security Auditor",
+                [call("read_file", json!({ "path": "app.txt" })), reply("A password in plain text.").turn(2)],
+            ),
         &[],
     );
     assert_eq!(report["result"], "[Security Auditor]: A password in plain text.");
@@ -110,31 +81,12 @@ fn s02_role_without_a_preset_gets_its_own_prompt() {
         .stdout_contains("password = secret");
 }
 
-const NESTED: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Middle", task = "go deeper" }
-[[reply]]
-agent = "lead"
-turn = 2
-text = "{result:0}"
-[[reply]]
-agent = "Middle"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Deep", task = "be deep" }
-[[reply]]
-agent = "Middle"
-turn = 2
-text = "below: {result:0}"
-[[reply]]
-agent = "Deep"
-text = "deep words"
-"#;
+fn nested() -> Script {
+    Script::new()
+        .agent("lead", [delegate("Middle", "go deeper"), reply("{result:0}").turn(2)])
+        .agent("Middle", [delegate("Deep", "be deep"), reply("below: {result:0}").turn(2)])
+        .agent("Deep", [reply("deep words")])
+}
 
 #[test]
 fn s03_delegation_can_be_disabled_and_limited_in_depth() {
@@ -143,43 +95,26 @@ fn s03_delegation_can_be_disabled_and_limited_in_depth() {
     let without = home.brigade(&["tools", "list", "--set", "swarm.enabled=false"]);
     assert!(!without.exits_with(0).stdout.contains("delegate"), "{}", without.stdout);
 
-    let refused = home.run(NESTED, &[]);
+    let refused = home.run(nested(), &[]);
     refused.exits_with(0).stdout_contains("[Middle]: below: ").stdout_contains("recursion");
-    let allowed = home.run(NESTED, &["--set", "swarm.max_depth=2"]);
+    let allowed = home.run(nested(), &["--set", "swarm.max_depth=2"]);
     assert_eq!(allowed.exits_with(0).stdout, "[Middle]: below: [Deep]: deep words\n");
-    let disabled = home.run(NESTED, &["--set", "swarm.enabled=false"]);
+    let disabled = home.run(nested(), &["--set", "swarm.enabled=false"]);
     disabled.exits_with(0).stdout_contains("Delegation is disabled in configuration");
 }
 
-const MESSAGE: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Reader", task = "read" }
-[[reply]]
-agent = "lead"
-turn = 2
-text = "over"
-[[reply]]
-agent = "Reader"
-turn = 1
-[[reply.call]]
-tool = "message"
-arguments = { text = "half way" }
-[[reply]]
-agent = "Reader"
-turn = 2
-delay_ms = 700
-text = "read"
-"#;
+fn message() -> Script {
+    Script::new().agent("lead", [delegate("Reader", "read"), reply("over").turn(2)]).agent(
+        "Reader",
+        [call("message", json!({ "text": "half way" })), reply("read").turn(2).delay_ms(700)],
+    )
+}
 
 #[test]
 fn s04_message_is_shown_before_the_run_ends() {
     let home = Home::new();
     home.write("home/config.toml", "[swarm.roles.reader]\ntools = [\"read_file\"]\n");
-    let model = home.script(MESSAGE);
+    let model = home.script(message());
     let mut child = home.command(&["run", "--model", &model, "the task"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let seen = lines.by_ref().map(Result::unwrap).find(|line| line == "[Reader]: half way");
@@ -188,7 +123,7 @@ fn s04_message_is_shown_before_the_run_ends() {
     lines.for_each(drop);
     CommandResult::of(child.wait_with_output().unwrap()).exits_with(0);
 
-    let report = home.report(MESSAGE, &[]);
+    let report = home.report(message(), &[]);
     assert_eq!(report["messages"][0]["text"], "[Reader]: half way");
     assert_eq!(report["messages"][0]["role"], "Reader");
     assert_eq!(report["result"], "over");

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use brigade_testing::{Purpose, Script, call, reply};
 use serde_json::json;
 
 use crate::cli::console::Console;
@@ -14,7 +15,7 @@ fn schema(home: &Home) -> PathBuf {
     home.write("schema.json", SCHEMA)
 }
 
-fn run(home: &Home, script: &str, arguments: &[&str]) -> CommandResult {
+fn run(home: &Home, script: Script, arguments: &[&str]) -> CommandResult {
     let file = schema(home);
     home.run(script, &[&["--json-schema", file.to_str().unwrap()], arguments].concat())
 }
@@ -23,11 +24,11 @@ fn run(home: &Home, script: &str, arguments: &[&str]) -> CommandResult {
 fn valid_result_is_the_only_stdout() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let done = run(&home, "[[reply]]\ntext = '''```json\n{ \"n\": 1 }\n```'''", &[]);
+    let done = run(&home, Script::new().reply("```json\n{ \"n\": 1 }\n```"), &[]);
     assert_eq!(done.exits_with(0).stdout, "{\"n\":1}\n");
     let told = run(
         &home,
-        "[[reply]]\nturn = 1\ntext = '{task}'\n[[reply]]\ntext = '{\"n\": 1}'",
+        Script::new().turns([reply("{task}"), reply(r#"{"n": 1}"#)]),
         &["--output-format", "json"],
     );
     let report = told.exits_with(0).json();
@@ -41,8 +42,8 @@ fn valid_result_is_the_only_stdout() {
 fn schema_is_also_given_as_json() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let script = "[[reply]]\ntext = '{\"n\": 1}'";
-    let with = |schema: &str| home.run(script, &["--json-schema", schema]);
+    let script = Script::new().reply(r#"{"n": 1}"#);
+    let with = |schema: &str| home.run(&script, &["--json-schema", schema]);
     assert_eq!(with(SCHEMA).exits_with(0).stdout, "{\"n\":1}\n");
     console.add(with(" {\"type\": \"nonsense\"}").exits_with(2));
     console.add(with("{\"type\"").exits_with(2));
@@ -54,7 +55,7 @@ fn schema_is_also_given_as_json() {
 #[test]
 fn control_characters_stay_escaped_in_json() {
     let home = Home::new();
-    let done = run(&home, "[[reply]]\ntext = '{\"n\": 1, \"s\": \"a\\u009b31m\\u202eb\"}'", &[]);
+    let done = run(&home, Script::new().reply("{\"n\": 1, \"s\": \"a\\u009b31m\\u202eb\"}"), &[]);
     let value: serde_json::Value = serde_json::from_str(&done.exits_with(0).stdout).unwrap();
     assert_eq!(value, json!({ "n": 1, "s": "a\u{9b}31m\u{202e}b" }));
     assert!(!done.stdout.contains('\u{9b}') && !done.stdout.contains('\u{202e}'), "{}", done.stdout);
@@ -64,12 +65,12 @@ fn control_characters_stay_escaped_in_json() {
 fn invalid_result_is_requested_again_and_then_fails() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let late = "[[reply]]\nturn = 1\ntext = 'One.'\n[[reply]]\ntext = '{\"n\": 2}'";
+    let late = Script::new().turns([reply("One."), reply(r#"{"n": 2}"#)]);
     assert_eq!(run(&home, late, &[]).exits_with(0).stdout, "{\"n\":2}\n");
-    let never = run(&home, "[[reply]]\ntext = '{\"n\": \"one\"}'", &[]);
+    let never = run(&home, Script::new().reply(r#"{"n": "one"}"#), &[]);
     assert_eq!(never.exits_with(1).stdout, "");
     console.add(&never);
-    let report = run(&home, "[[reply]]\ntext = 'One.'", &["--output-format", "json"]).exits_with(1).json();
+    let report = run(&home, Script::new().reply("One."), &["--output-format", "json"]).exits_with(1).json();
     assert_eq!(report["status"], "failed");
     insta::assert_snapshot!(console.text());
 }
@@ -78,13 +79,15 @@ fn invalid_result_is_requested_again_and_then_fails() {
 fn incomplete_result_is_valid_json_or_empty() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let call = "[[reply]]\npurpose = 'turn'\n[[reply.call]]\ntool = 'list_dir'\narguments = { path = '.' }\n";
-    let words = run(&home, &format!("{call}[[reply]]\ntext = 'Half of it.'"), &["--max-turns", "1"]);
+    let limited = |text: &str| {
+        let call = call("list_dir", json!({ "path": "." })).purpose(Purpose::Turn);
+        run(&home, Script::new().reply(call).reply(reply(text)), &["--max-turns", "1"])
+    };
+    let words = limited("Half of it.");
     assert_eq!(words.exits_with(3).stdout, "");
     console.add(&words);
-    let json = run(&home, &format!("{call}[[reply]]\ntext = '{{\"n\": 1}}'"), &["--max-turns", "1"]);
-    assert_eq!(json.exits_with(3).stdout, "{\"n\":1}\n");
-    let unfit = run(&home, &format!("{call}[[reply]]\ntext = '{{}}'"), &["--max-turns", "1"]);
+    assert_eq!(limited(r#"{"n": 1}"#).exits_with(3).stdout, "{\"n\":1}\n");
+    let unfit = limited("{}");
     assert_eq!(unfit.exits_with(3).stdout, "");
     insta::assert_snapshot!(console.text());
 }
@@ -92,10 +95,13 @@ fn incomplete_result_is_valid_json_or_empty() {
 #[test]
 fn schema_applies_on_resume_and_not_to_later_rounds() {
     let home = Home::new();
-    let call = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'list_dir'\narguments = { path = '.' }\n";
-    let more = "[[reply]]\npurpose = 'grace'\ntext = 'Half of it.'\n[[reply]]\nturn = 3\ntext = 'One.'\n\
-        [[reply]]\nturn = 4\ntext = '{ \"n\": 4 }'\n[[reply]]\ntext = 'In words: {heard}'";
-    run(&home, &format!("{call}{more}"), &["--max-turns", "1"]).exits_with(3);
+    let script = Script::new()
+        .reply(call("list_dir", json!({ "path": "." })).turn(1))
+        .reply(reply("Half of it.").purpose(Purpose::Grace))
+        .reply(reply("One.").turn(3))
+        .reply(reply(r#"{ "n": 4 }"#).turn(4))
+        .reply("In words: {heard}");
+    run(&home, script, &["--max-turns", "1"]).exits_with(3);
     let resumed = home.brigade(&["resume", "last", "--max-turns", "9"]);
     assert_eq!(resumed.exits_with(0).stdout, "{\"n\":4}\n", "{}", resumed.stderr);
     // It is the same when it is printed again.
@@ -109,7 +115,7 @@ fn schema_applies_on_resume_and_not_to_later_rounds() {
 #[test]
 fn failed_result_can_be_retried_with_the_same_schema() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 5\ntext = '{ \"n\": 5 }'\n[[reply]]\ntext = 'One.'";
+    let script = Script::new().reply(reply(r#"{ "n": 5 }"#).turn(5)).reply("One.");
     assert_eq!(run(&home, script, &[]).exits_with(1).stdout, "");
     let resumed = home.brigade(&["resume", "last"]);
     assert_eq!(resumed.exits_with(0).stdout, "{\"n\":5}\n", "{}", resumed.stderr);
@@ -119,7 +125,7 @@ fn failed_result_can_be_retried_with_the_same_schema() {
 fn unusable_schema_starts_nothing() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = '{}'");
+    let model = home.script(Script::new().reply("{}"));
     for schema in [
         "{",
         "[]",

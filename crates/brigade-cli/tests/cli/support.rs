@@ -1,5 +1,6 @@
 //! Home for one test, and the results of commands.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -56,8 +57,8 @@ impl Home {
     }
 
     /// Writes a script, and returns its model name.
-    pub(crate) fn script(&self, text: &str) -> String {
-        format!("script:{}", self.write("script.toml", text).display())
+    pub(crate) fn script(&self, script: impl Display) -> String {
+        format!("script:{}", self.write("script.toml", &script.to_string()).display())
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -73,7 +74,7 @@ impl Home {
     }
 
     /// Runs a script with a task.
-    pub(crate) fn run(&self, script: &str, arguments: &[&str]) -> CommandResult {
+    pub(crate) fn run(&self, script: impl Display, arguments: &[&str]) -> CommandResult {
         let model = self.script(script);
         let mut all = vec!["run", "--model", &model, "the task"];
         all.extend(arguments);
@@ -81,7 +82,7 @@ impl Home {
     }
 
     /// Runs a script and parses the report.
-    pub(crate) fn report(&self, script: &str, arguments: &[&str]) -> Value {
+    pub(crate) fn report(&self, script: impl Display, arguments: &[&str]) -> Value {
         let done = self.run(script, &[&["--output-format", "json"], arguments].concat());
         done.json()
     }
@@ -168,7 +169,7 @@ pub(crate) struct BackgroundRun {
 
 impl BackgroundRun {
     /// Starts a run and waits for its first event.
-    pub(crate) fn start(home: &Home, script: &str, arguments: &[&str]) -> BackgroundRun {
+    pub(crate) fn start(home: &Home, script: impl Display, arguments: &[&str]) -> BackgroundRun {
         let model = home.script(script);
         let mut all = vec!["run", "--output-format", "stream-json", "--model", &model, "the task"];
         all.extend(arguments);

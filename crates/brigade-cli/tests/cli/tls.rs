@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use brigade_testing::{Script, call, reply};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::json;
 
 use crate::cli::support::{CommandResult, Home};
 
@@ -136,10 +138,11 @@ fn model_provider_without_a_trusted_certificate_is_refused() {
 /// Runs a script that fetches this page, and returns the result of the call.
 fn fetch(address: &str, trust: bool) -> String {
     let home = Home::new();
-    let model = home.script(&format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_fetch'\narguments = {{ url = 'https://{address}/page' }}\n\
-         [[reply]]\ntext = '{{results}}'"
-    ));
+    let model =
+        home.script(Script::new().turns([
+            call("web_fetch", json!({ "url": format!("https://{address}/page") })),
+            reply("{results}"),
+        ]));
     let arguments = ["run", "x", "--mode", "plan", "--model", &model, "--set", "web.allow_loopback=true"];
     let done = match trust {
         true => trusting(&home, &arguments),

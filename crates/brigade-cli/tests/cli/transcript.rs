@@ -1,84 +1,64 @@
 //! Transcripts, trees and documents for users.
 
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
+use serde_json::json;
+
 use crate::cli::redaction::redacted;
 use crate::cli::support::Home;
 
 /// Tree with most kinds of events.
-pub(crate) const STORY: &str = r##"
-[price]
-input = 3.0
-output = 15.0
-[[reply]]
-agent = "lead"
-turn = 1
-text = "Two parts, see `notes.txt`."
-usage = { input = 1000, output = 100 }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Fixer", task = "Fix the parser.\nThen report." }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Checker", task = "Check it" }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "notes.txt" }
-[[reply]]
-agent = "lead"
-turn = 2
-usage = { input = 2000, output = 50 }
-[[reply.call]]
-tool = "message"
-arguments = { text = "Half way." }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "report.md", content = "# Report\n\nIt was wrong.\n" }
-[[reply]]
-agent = "lead"
-turn = 3
-usage = { input = 3000, output = 50 }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "report.md", content = "# Report\n\nIt was wrong, and is right.\n" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "notes.txt", content = "gone\n" }
-[[reply]]
-agent = "lead"
-text = "All done:\n```\nthe parser\n```"
-usage = { input = 4000, output = 20 }
-[[reply]]
-agent = "Fixer"
-turn = 1
-text = "I look first."
-usage = { input = 400, output = 20 }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "parser.rs" }
-[[reply]]
-agent = "Fixer"
-turn = 2
-usage = { input = 500, output = 30 }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "parser.rs", old = "    let n = 1;", new = "    let n = 2;\n    check(n);" }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "nowhere.rs", old = "a", new = "b" }
-[[reply]]
-agent = "Fixer"
-text = "Fixed."
-usage = { input = 600, output = 10 }
-[[reply]]
-agent = "Checker"
-fault = "refused"
-"##;
+pub(crate) fn story() -> Script {
+    Script::new()
+        .price(3.0, 15.0)
+        .agent(
+            "lead",
+            [
+                reply("Two parts, see `notes.txt`.")
+                    .delegate("Fixer", "Fix the parser.\nThen report.")
+                    .delegate("Checker", "Check it")
+                    .call("read_file", json!({ "path": "notes.txt" }))
+                    .tokens(1000, 100),
+                call("message", json!({ "text": "Half way." }))
+                    .call(
+                        "write_file",
+                        json!({ "path": "report.md", "content": "# Report\n\nIt was wrong.\n" }),
+                    )
+                    .tokens(2000, 50),
+                call(
+                    "write_file",
+                    json!({ "path": "report.md", "content": "# Report\n\nIt was wrong, and is right.\n" }),
+                )
+                .call("write_file", json!({ "path": "notes.txt", "content": "gone\n" }))
+                .tokens(3000, 50),
+                reply("All done:\n```\nthe parser\n```").tokens(4000, 20),
+            ],
+        )
+        .agent(
+            "Fixer",
+            [
+                reply("I look first.").call("read_file", json!({ "path": "parser.rs" })).tokens(400, 20),
+                call(
+                    "edit_file",
+                    json!({
+                        "path": "parser.rs",
+                        "old": "    let n = 1;",
+                        "new": "    let n = 2;\n    check(n);",
+                    }),
+                )
+                .call("edit_file", json!({ "path": "nowhere.rs", "new": "b", "old": "a" }))
+                .tokens(500, 30),
+                reply("Fixed.").tokens(600, 10),
+            ],
+        )
+        .agent("Checker", [fault(Fault::Refused)])
+}
 
 /// Runs the story and returns its id.
 pub(crate) fn run(home: &Home) -> String {
     let notes: String = (1..=45).map(|line| format!("note {line}\n")).collect();
     home.write("work/notes.txt", &notes);
     home.write("work/parser.rs", "fn parse() {\n    let a = 0;\n    let n = 1;\n    a + n\n}\n");
-    let report = home.report(STORY, &["--set", "swarm.max_depth=3"]);
+    let report = home.report(story(), &["--set", "swarm.max_depth=3"]);
     report["session_id"].as_str().unwrap().to_owned()
 }
 
@@ -107,8 +87,7 @@ fn tree_shows_cost_and_time_of_each_branch() {
 fn wide_tree_is_folded_without_full() {
     let home = Home::new();
     let report = home.report(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\nrepeat = 70\n\
-         arguments = { role = 'Helper {n}', task = 'help' }\n[[reply]]\ntext = 'helped'",
+        Script::new().agent("lead", [delegate("Helper {n}", "help").repeat(70).turn(1)]).reply("helped"),
         &[],
     );
     let id = report["session_id"].as_str().unwrap();

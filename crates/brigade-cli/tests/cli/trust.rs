@@ -3,10 +3,15 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use brigade_testing::Script;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
 
-const HELLO: &str = "[[reply]]\ntext = 'hello'";
+fn hello() -> Script {
+    Script::new().reply("hello")
+}
+
 const DEPTH: &str = "[swarm]\nmax_depth = 7\n";
 
 /// Writes a file of a project, and creates its folders.
@@ -60,7 +65,7 @@ fn project_config_applies_while_trusted_and_unchanged() {
     let mut console = Console::new(&home);
     put(&home.work(), ".brigade/config.toml", DEPTH);
     assert_ignored(&home, &home.work(), "not trusted");
-    let done = home.run(HELLO, &[]);
+    let done = home.run(hello(), &[]);
     assert_eq!(done.exits_with(0).stdout, "hello\n");
     assert_eq!(done.stderr.matches("brigade trust").count(), 1, "{}", done.stderr);
     console.add(home.brigade(&["tools", "list"]).exits_with(0));
@@ -71,7 +76,7 @@ fn project_config_applies_while_trusted_and_unchanged() {
     let shown = home.brigade(&["config", "show"]);
     shown.exits_with(0).stdout_contains("# trusted project: ").stdout_contains("max_depth = 7  # from ");
     assert!(shown.stdout.contains(".brigade/config.toml\n"), "{}", shown.stdout);
-    assert!(!home.run(HELLO, &[]).exits_with(0).stderr.contains("brigade trust"));
+    assert!(!home.run(hello(), &[]).exits_with(0).stderr.contains("brigade trust"));
     let mode = home.home().join("trusted.json").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
@@ -144,8 +149,8 @@ fn nearest_project_applies_and_home_is_not_a_project() {
     console.add(trust(&home, &inner.join("src")).exits_with(0));
     assert_eq!(depth_in(&home, &inner), (1, String::new()), "the outer project does not count here");
     // The working folder decides, not the folder in which the command was run.
-    home.run(HELLO, &["--cwd", inner.to_str().unwrap(), "--output-format", "json"]).exits_with(0);
-    let report = home.report(HELLO, &["--cwd", outer.to_str().unwrap()]);
+    home.run(hello(), &["--cwd", inner.to_str().unwrap(), "--output-format", "json"]).exits_with(0);
+    let report = home.report(hello(), &["--cwd", outer.to_str().unwrap()]);
     home.brigade(&["trust", "--revoke", outer.to_str().unwrap()]).exits_with(0);
     let id = report["session_id"].as_str().unwrap();
     console.add(home.brigade(&["resume", id]).exits_with(0));
@@ -289,7 +294,7 @@ fn user_only_keys_are_refused_in_a_project() {
 fn project_script_paths_are_relative_to_its_folder() {
     let home = Home::new();
     put(&home.work(), ".brigade/config.json", r#"{"model": "script:.brigade/plan.toml"}"#);
-    put(&home.work(), ".brigade/plan.toml", HELLO);
+    put(&home.work(), ".brigade/plan.toml", &hello().to_string());
     put(&home.work(), "src/x", "");
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let done = home.command(&["run", "x"]).current_dir(home.work().join("src")).output().unwrap();

@@ -1,5 +1,7 @@
 //! Mistakes of new users: every error names the object, the cause and the fix.
 
+use brigade_testing::Script;
+
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
 
@@ -51,7 +53,7 @@ fn negative_limits_are_refused_with_the_reason() {
 fn missing_store_is_created_with_a_note_or_not_at_all() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = 'x'");
+    let model = home.script(Script::new().reply("x"));
     let file = home.work().join("other.db");
     for command in [
         &["resume", "last"][..],
@@ -121,7 +123,7 @@ fn unknown_model_error_suggests_the_nearest() {
 fn missing_folder_or_id_error_says_where_to_look() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = 'x'");
+    let model = home.script(Script::new().reply("x"));
     home.write("work/file", "");
     for folder in ["/nowhere", "file"] {
         add_refused(&mut console, &home, &["run", "--model", &model, "--cwd", folder, "x"], 2);
@@ -140,7 +142,7 @@ fn missing_folder_or_id_error_says_where_to_look() {
 fn unwritable_path_error_names_an_alternative() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    let model = home.script("[[reply]]\ntext = 'x'");
+    let model = home.script(Script::new().reply("x"));
     std::fs::create_dir(home.work().join("folder")).unwrap();
     add_refused(&mut console, &home, &["run", "--model", &model, "--store", "folder", "x"], 1);
     add_refused(&mut console, &home, &["sessions", "list", "--store", "folder"], 1);
@@ -156,7 +158,7 @@ fn unwritable_path_error_names_an_alternative() {
 fn unwritable_home_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
-    let model = home.script("[[reply]]\ntext = 'x'");
+    let model = home.script(Script::new().reply("x"));
     std::fs::set_permissions(home.home(), std::fs::Permissions::from_mode(0o500)).unwrap();
     if std::fs::write(home.home().join("probe"), "").is_ok() {
         return;

@@ -1,16 +1,27 @@
 //! `brigade chat` at a terminal.
 
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
+use serde_json::json;
+
 use crate::cli::support::{Home, text};
 use crate::screen::support::Window;
 
-pub(crate) const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
+pub(crate) fn echo() -> Script {
+    Script::new().reply("turn {turn}: {heard}")
+}
+
 /// Reply that never arrives.
-pub(crate) const HANGING_REPLY: &str =
-    "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
+pub(crate) fn hanging_reply() -> Script {
+    Script::new().turns([fault(Fault::Hang), reply("turn {turn}: {heard}")])
+}
+
 /// Command that runs until a file exists.
-const WAITING_COMMAND: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
-                       arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
-                       [[reply]]\ntext = 'heard: {heard}'";
+fn waiting_command() -> Script {
+    Script::new().turns([
+        call("shell", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" })),
+        reply("heard: {heard}"),
+    ])
+}
 
 const UP: &str = "\u{1b}[A";
 const LEFT: &str = "\u{1b}[D";
@@ -18,7 +29,12 @@ pub(crate) const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 const ALT_ENTER: &str = "\u{1b}\r";
 
-pub(crate) fn chat(home: &Home, size: (u16, u16), script: &str, arguments: &[&str]) -> Window {
+pub(crate) fn chat(
+    home: &Home,
+    size: (u16, u16),
+    script: impl std::fmt::Display,
+    arguments: &[&str],
+) -> Window {
     let model = home.script(script);
     let window =
         Window::start(home, size, &[&["chat", "--model", &model], arguments].concat(), &[("NO_COLOR", "1")]);
@@ -73,7 +89,7 @@ fn chat_can_be_continued_later() {
     let window = chat(
         &home,
         (80, 20),
-        "[[reply]]\nturn = 1\ntext = \"# Title\\n\\n- **one**\\n- two\"\n[[reply]]\ntext = 'turn {turn}: {heard}'",
+        Script::new().turns([reply("# Title\n\n- **one**\n- two"), reply("turn {turn}: {heard}")]),
         &[],
     );
     window.press("hello\r");
@@ -101,7 +117,7 @@ fn chat_can_be_continued_later() {
 #[test]
 fn message_typed_while_running_is_read_at_the_next_turn() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), WAITING_COMMAND, &["--mode", "auto"]);
+    let window = chat(&home, (80, 20), waiting_command(), &["--mode", "auto"]);
     window.press("go\r");
     window.wait_for("shell while [");
     window.press("hurry up\r");
@@ -120,7 +136,7 @@ fn message_typed_during_the_last_reply_is_answered() {
     let window = chat(
         &home,
         (80, 20),
-        "[[reply]]\nturn = 1\ndelay_ms = 1500\ntext = 'first'\n[[reply]]\ntext = 'turn {turn}: {heard}'",
+        Script::new().turns([reply("first").delay_ms(1500), reply("turn {turn}: {heard}")]),
         &[],
     );
     window.press("go\r");
@@ -132,7 +148,7 @@ fn message_typed_during_the_last_reply_is_answered() {
 #[test]
 fn ctrl_c_stops_the_round_and_the_chat_continues() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
+    let window = chat(&home, (80, 20), hanging_reply(), &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.press("half a line");
@@ -154,7 +170,7 @@ fn ctrl_c_stops_the_round_and_the_chat_continues() {
 #[test]
 fn ctrl_c_twice_leaves_a_running_round() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
+    let window = chat(&home, (80, 20), hanging_reply(), &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.press(CTRL_C);
@@ -166,13 +182,13 @@ fn ctrl_c_twice_leaves_a_running_round() {
 #[test]
 fn sigterm_restores_the_terminal() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
+    let window = chat(&home, (80, 20), hanging_reply(), &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.signal(rustix::process::Signal::TERM);
     let text = expect_exit(window, 130);
     assert!(!text.contains("thinking"), "{text}");
-    let idle = chat(&home, (80, 20), HANGING_REPLY, &[]);
+    let idle = chat(&home, (80, 20), hanging_reply(), &[]);
     idle.signal(rustix::process::Signal::TERM);
     expect_exit(idle, 0);
 }
@@ -180,7 +196,7 @@ fn sigterm_restores_the_terminal() {
 #[test]
 fn messages_can_have_several_lines() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), ECHO, &[]);
+    let window = chat(&home, (80, 20), echo(), &[]);
     window.press(&format!("one{ALT_ENTER}two\nthree\\\rfour"));
     window.wait_for("> one\n  two\n  three\n  four");
     window.press(&format!("{UP}{UP}{UP}!\r"));
@@ -196,7 +212,7 @@ fn messages_can_have_several_lines() {
 #[test]
 fn input_history_is_recalled() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), ECHO, &[]);
+    let window = chat(&home, (80, 20), echo(), &[]);
     window.press("first\r");
     window.wait_for("turn 1: first");
     wait_for_idle(&window);
@@ -209,7 +225,7 @@ fn input_history_is_recalled() {
     window.wait_for("\n> draft");
     window.press(CTRL_C);
     quit(window);
-    let again = chat(&home, (80, 20), ECHO, &[]);
+    let again = chat(&home, (80, 20), echo(), &[]);
     again.press(&format!("{UP}{LEFT}{LEFT}\u{1}x\r"));
     again.wait_for("turn 1: xfirst");
     quit(again);
@@ -219,7 +235,7 @@ fn input_history_is_recalled() {
 #[test]
 fn narrow_window_shows_long_and_wide_input() {
     let home = Home::new();
-    let window = chat(&home, (40, 16), ECHO, &[]);
+    let window = chat(&home, (40, 16), echo(), &[]);
     window.press("日本語の入力は幅が二倍なので折り返しが必要です");
     let screen = window.wait_for("必要です");
     assert!(screen.ends_with("> 日本語の入力は幅が二倍なので折り返し\n  が必要です"), "{screen}");
@@ -242,8 +258,9 @@ fn narrow_window_shows_long_and_wide_input() {
 #[test]
 fn tree_and_the_line_survive_a_resize() {
     let home = Home::new();
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Reader', task = 'read' }\n\
-                  [[reply.call]]\ntool = 'delegate'\narguments = { role = 'Writer', task = 'write' }\n[[reply]]\nfault = 'hang'";
+    let script = Script::new()
+        .agent("lead", [delegate("Reader", "read").delegate("Writer", "write").turn(1)])
+        .reply(fault(Fault::Hang));
     let window = chat(&home, (100, 20), script, &[]);
     window.press("go\r");
     window.wait_for("Writer");
@@ -268,9 +285,9 @@ fn tree_and_the_line_survive_a_resize() {
 #[test]
 fn model_cannot_control_the_terminal() {
     let home = Home::new();
-    let hostile = "before \\u001b[2J\\u001b]0;title\\u0007 after &#27;[3J `\\u009b2J`\\n\\n```\\n\\u001bc\\n```\\n\\nend";
-    let script = format!("[[reply]]\nchunks = 7\ntext = \"{hostile}\"");
-    let window = chat(&home, (80, 20), &script, &[]);
+    let hostile = "before \u{1b}[2J\u{1b}]0;title\u{7} after &#27;[3J `\u{9b}2J`\n\n```\n\u{1b}c\n```\n\nend";
+    let script = Script::new().reply(reply(hostile).chunks(7));
+    let window = chat(&home, (80, 20), script, &[]);
     window.press("go\r");
     let screen = window.wait_for("\nend");
     assert!(
@@ -288,8 +305,15 @@ fn model_cannot_control_the_terminal() {
 #[test]
 fn text_is_streamed_and_a_cut_reply_is_retried() {
     let home = Home::new();
-    let script = "[[reply]]\nattempt = 1\nfault = 'cut'\nchunks = 12\nchunk_delay_ms = 300\ntext = \"A first part.\\n\\nA second part that is\"\n\
-                  [[reply]]\ntext = 'whole'";
+    let script = Script::new()
+        .reply(
+            reply("A first part.\n\nA second part that is")
+                .fault(Fault::Cut)
+                .attempt(1)
+                .chunks(12)
+                .chunk_delay_ms(300),
+        )
+        .reply("whole");
     let window = chat(&home, (80, 20), script, &[]);
     window.press("go\r");
     window.wait_until("partly written", |screen| {
@@ -302,42 +326,27 @@ fn text_is_streamed_and_a_cut_reply_is_retried() {
 }
 
 /// Sub-agent that runs in the background while the lead waits for another.
-const BACKGROUND: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Scout", task = "look", background = true }
-[[reply]]
-agent = "lead"
-turn = 2
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Security Auditor", task = "wait" }
-[[reply]]
-agent = "lead"
-text = "over: {heard}"
-[[reply]]
-agent = "Scout"
-text = "All is quiet.\nMore."
-[[reply]]
-agent = "Security Auditor"
-turn = 1
-delay_ms = 3000
-[[reply.call]]
-tool = "echo"
-arguments = { text = "x" }
-[[reply]]
-agent = "Security Auditor"
-turn = 2
-fault = "hang"
-"#;
+fn background() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Scout", "task": "look", "background": true })),
+                delegate("Security Auditor", "wait"),
+                reply("over: {heard}"),
+            ],
+        )
+        .agent("Scout", [reply("All is quiet.\nMore.")])
+        .agent(
+            "Security Auditor",
+            [call("echo", json!({ "text": "x" })).delay_ms(3000), fault(Fault::Hang).turn(2)],
+        )
+}
 
 #[test]
 fn background_children_are_announced_and_children_can_be_messaged() {
     let home = Home::new();
-    let window = chat(&home, (80, 24), BACKGROUND, &["--set", "delegation.extras=[\"background\"]"]);
+    let window = chat(&home, (80, 24), background(), &["--set", "delegation.extras=[\"background\"]"]);
     window.press("go\r");
     window.wait_for("Scout is done: All is quiet.");
     window.wait_for("Security Auditor ");
@@ -363,10 +372,19 @@ fn background_children_are_announced_and_children_can_be_messaged() {
 #[test]
 fn detached_child_is_announced_while_the_chat_is_idle() {
     let home = Home::new();
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Scout', task = 'look', background = 'detach' }\n\
-                  [[reply]]\nagent = 'lead'\ntext = 'over'\n[[reply]]\nagent = 'Scout'\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
-                  arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n[[reply]]\ntext = 'All is quiet.'";
+    let script = Script::new()
+        .agent(
+            "lead",
+            [
+                call("delegate", json!({ "role": "Scout", "task": "look", "background": "detach" })),
+                reply("over"),
+            ],
+        )
+        .agent(
+            "Scout",
+            [call("shell", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" })).turn(1)],
+        )
+        .reply("All is quiet.");
     let extras = ["--mode", "auto", "--set", "delegation.extras=[\"background\"]"];
     let window = chat(&home, (80, 24), script, &extras);
     window.press("go\r");
@@ -383,7 +401,7 @@ fn detached_child_is_announced_while_the_chat_is_idle() {
 #[test]
 fn mistakes_are_explained_and_the_chat_continues() {
     let home = Home::new();
-    let model = home.script(ECHO);
+    let model = home.script(echo());
     let window = Window::start(&home, (100, 24), &["chat"], &[("NO_COLOR", "1")]);
     window.wait_for("/help");
     window.press("hello\r");
@@ -407,7 +425,7 @@ fn mistakes_are_explained_and_the_chat_continues() {
 #[test]
 fn resume_command_switches_the_session() {
     let home = Home::new();
-    let first = chat(&home, (80, 20), ECHO, &[]);
+    let first = chat(&home, (80, 20), echo(), &[]);
     first.press("one\r");
     first.wait_for("turn 1: one");
     wait_for_idle(&first);
@@ -416,7 +434,7 @@ fn resume_command_switches_the_session() {
     assert_eq!(first.end(), 0);
     let text = first.raw_text();
     let id = text.rsplit("brigade chat -r ").next().unwrap().trim();
-    let window = chat(&home, (80, 20), ECHO, &[]);
+    let window = chat(&home, (80, 20), echo(), &[]);
     window.press(&format!("/resume {id}\r"));
     window.wait_for("> one\n\nturn 1: one");
     window.press("two\r");

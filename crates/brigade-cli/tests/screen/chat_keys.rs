@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use brigade_testing::{Fault, Purpose, Script, call, fault, reply};
 use insta::assert_snapshot;
+use serde_json::json;
 
 use crate::cli::support::{Home, text};
-use crate::screen::chat::{CTRL_C, ECHO, HANGING_REPLY, chat, quit, wait_for_idle};
+use crate::screen::chat::{CTRL_C, chat, echo, hanging_reply, quit, wait_for_idle};
 use crate::screen::support::Window;
 
 const ESC: &str = "\u{1b}";
@@ -14,8 +16,10 @@ const CTRL_R: &str = "\u{12}";
 const SIZES: [(&str, u16); 2] = [("narrow", 60), ("wide", 100)];
 
 /// Round that writes a file and repeats the result of the tool.
-const WRITE_FILE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
-                      arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = '{result:0}'";
+fn write_file() -> Script {
+    Script::new()
+        .turns([call("write_file", json!({ "path": "made.txt", "content": "made" })), reply("{result:0}")])
+}
 
 /// Screen from the first message on. The line above it names a file that differs between runs.
 fn conversation(screen: &str) -> &str {
@@ -39,7 +43,7 @@ fn last_session_text(home: &Home) -> String {
 #[test]
 fn esc_interrupts_and_keeps_the_draft() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
+    let window = chat(&home, (80, 20), hanging_reply(), &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.press("half");
@@ -60,7 +64,7 @@ fn esc_interrupts_and_keeps_the_draft() {
 #[test]
 fn shift_tab_changes_the_mode() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), WRITE_FILE, &[]);
+    let window = chat(&home, (80, 20), write_file(), &[]);
     for mode in ["edit", "plan", "ask", "edit", "plan"] {
         window.press(SHIFT_TAB);
         window.wait_for(&format!("\nMode {mode}.\n>"));
@@ -72,7 +76,7 @@ fn shift_tab_changes_the_mode() {
     let mut window = window;
     window.end();
     // The mode that asks for no approval is not reached by accident, and the next key leaves it.
-    let auto = chat(&home, (80, 20), WRITE_FILE, &["--mode", "auto"]);
+    let auto = chat(&home, (80, 20), write_file(), &["--mode", "auto"]);
     auto.press(SHIFT_TAB);
     auto.wait_for("\nMode plan.\n>");
     quit_with_notice(auto);
@@ -88,7 +92,7 @@ fn quit_with_notice(window: Window) {
 fn history_is_searched() {
     for (name, columns) in SIZES {
         let home = Home::new();
-        let window = chat(&home, (columns, 20), ECHO, &[]);
+        let window = chat(&home, (columns, 20), echo(), &[]);
         for (turn, message) in [(1, "fix the tests"), (2, "read it"), (3, "run the tests again")] {
             window.press(&format!("{message}\r"));
             window.wait_for(&format!("turn {turn}: {message}"));
@@ -120,7 +124,7 @@ fn files_are_completed_and_attached() {
         let home = Home::new();
         home.write("work/notes.txt", "Tea needs hot water.\n");
         home.write("work/novel.md", "Chapter one\n");
-        let window = chat(&home, (columns, 20), "[[reply]]\ntext = 'ok'", &[]);
+        let window = chat(&home, (columns, 20), Script::new().reply("ok"), &[]);
         window.press("sum up @n\t");
         window.wait_for("\nnotes.txt novel.md\n> sum up @no");
         window.press("t\t");
@@ -142,7 +146,7 @@ fn files_are_completed_and_attached() {
 fn exclamation_mark_runs_a_user_command() {
     for (name, columns) in SIZES {
         let home = Home::new();
-        let window = chat(&home, (columns, 24), "[[reply]]\ntext = 'ok'", &["--mode", "plan"]);
+        let window = chat(&home, (columns, 24), Script::new().reply("ok"), &["--mode", "plan"]);
         window.press("!echo hi-$((40+2)); exit 3\r");
         window.wait_for("next message");
         window.press("!!echo for-$((40+3))\r");
@@ -172,7 +176,9 @@ fn exclamation_mark_runs_a_user_command() {
 #[test]
 fn compact_command_summarises_the_chat() {
     let home = Home::new();
-    let script = "[[reply]]\npurpose = 'compaction'\ndelay_ms = 300\ntext = 'They talked.'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
+    let script = Script::new()
+        .reply(reply("They talked.").delay_ms(300).purpose(Purpose::Compaction))
+        .reply("turn {turn}: {heard}");
     let window = chat(&home, (80, 24), script, &[]);
     window.press("/compact\r");
     window.wait_for("No messages yet.");
@@ -196,7 +202,7 @@ fn compact_command_summarises_the_chat() {
 #[test]
 fn new_session_begins_after_clear() {
     let home = Home::new();
-    let window = chat(&home, (80, 24), ECHO, &[]);
+    let window = chat(&home, (80, 24), echo(), &[]);
     window.press("one\r");
     window.wait_for("turn 1: one");
     wait_for_idle(&window);
@@ -211,34 +217,19 @@ fn new_session_begins_after_clear() {
 
 #[test]
 fn edits_of_the_last_round_are_undone() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "old.txt" }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "mine.txt" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "new.txt", content = "made" }
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "old.txt", old = "one", new = "two" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "mine.txt", content = "the agent's" }
-[[reply]]
-text = "ok"
-"#;
+    let script = Script::new().turns([
+        call("read_file", json!({ "path": "old.txt" }))
+            .call("read_file", json!({ "path": "mine.txt" }))
+            .call("write_file", json!({ "path": "new.txt", "content": "made" })),
+        call("edit_file", json!({ "path": "old.txt", "old": "one", "new": "two" }))
+            .call("write_file", json!({ "path": "mine.txt", "content": "the agent's" })),
+        reply("ok"),
+    ]);
     for (name, columns) in SIZES {
         let home = Home::new();
         home.write("work/old.txt", "one");
         home.write("work/mine.txt", "before");
-        let window = chat(&home, (columns, 24), script, &["--mode", "edit"]);
+        let window = chat(&home, (columns, 24), &script, &["--mode", "edit"]);
         window.press("go\r");
         window.wait_for("\nok");
         wait_for_idle(&window);
@@ -262,14 +253,19 @@ text = "ok"
     }
 }
 
-const PLAN_THEN_WRITE: &str = "[[reply]]\nturn = 1\ntext = 'I will write made.txt.'\n[[reply]]\nturn = 2\n[[reply.call]]\ntool = 'write_file'\n\
-                     arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = 'heard: {heard}'";
+fn plan_then_write() -> Script {
+    Script::new().turns([
+        reply("I will write made.txt."),
+        call("write_file", json!({ "path": "made.txt", "content": "made" })),
+        reply("heard: {heard}"),
+    ])
+}
 
 #[test]
 fn plan_is_approved_with_one_key_and_carried_out() {
     for (name, columns) in SIZES {
         let home = Home::new();
-        let window = chat(&home, (columns, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
+        let window = chat(&home, (columns, 24), plan_then_write(), &["--mode", "plan"]);
         window.press("make it\r");
         window.wait_for("Press Enter to approve");
         // Keys pressed while the plan appears were meant for something else.
@@ -289,7 +285,7 @@ fn plan_is_approved_with_one_key_and_carried_out() {
 #[test]
 fn plan_can_be_changed_instead() {
     let home = Home::new();
-    let window = chat(&home, (80, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
+    let window = chat(&home, (80, 24), plan_then_write(), &["--mode", "plan"]);
     window.press("make it\r");
     window.wait_for("Press Enter to approve");
     std::thread::sleep(Duration::from_millis(600));
@@ -310,7 +306,7 @@ fn plan_can_be_changed_instead() {
 fn long_paste_is_folded() {
     for (name, columns) in SIZES {
         let home = Home::new();
-        let window = chat(&home, (columns, 24), "[[reply]]\ntext = 'ok'", &[]);
+        let window = chat(&home, (columns, 24), Script::new().reply("ok"), &[]);
         let lines: String = (1..=40).map(|line| format!("pasted line {line}\r\n")).collect();
         window.press(&format!("look at {} please", pasted(&lines)));
         window.wait_for("\n> look at [pasted text, 40 lines] please");
@@ -325,11 +321,14 @@ fn long_paste_is_folded() {
 
 #[test]
 fn text_of_the_lead_between_calls_is_shown() {
-    let script = "[[reply]]\nturn = 1\ntext = \"I have read the task. First I look at the notes, which say what has to be done and by whom.\"\n\
-                  [[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\nfault = 'hang'";
+    let script = Script::new().turns([
+        reply("I have read the task. First I look at the notes, which say what has to be done and by whom.")
+            .call("echo", json!({ "text": "x" })),
+        fault(Fault::Hang),
+    ]);
     for (name, columns) in SIZES {
         let home = Home::new();
-        let window = Window::run(&home, (columns, 12), script, &[], &[]);
+        let window = Window::run(&home, (columns, 12), &script, &[], &[]);
         window.wait_for("First I look at the notes");
         let screen = window.wait_for("after echo");
         assert_snapshot!(format!("thought_{name}"), screen);

@@ -1,6 +1,8 @@
 //! End of a run: changed files, a run stopped with Ctrl-C, and wrapped text.
 
+use brigade_testing::{Fault, Script, call, fault, reply};
 use insta::assert_snapshot;
+use serde_json::json;
 
 use crate::cli::support::Home;
 use crate::screen::chat;
@@ -9,43 +11,37 @@ use crate::screen::support::Window;
 const SIZES: [(&str, u16); 2] = [("wide", 100), ("narrow", 60)];
 
 /// Two agents change files. One path is longer than a narrow window.
-const EDITS: &str = r#"
-[price]
-input = 3.0
-output = 15.0
-[[reply]]
-agent = "lead"
-turn = 1
-usage = { input = 1200, output = 34 }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "notes.txt", content = "one\ntwo\nthree\n" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Coder", task = "repair it" }
-[[reply]]
-agent = "lead"
-text = "The sum is right again, and the notes say what was wrong with it in more words than fit into a line."
-usage = { input = 100, output = 10 }
-[[reply]]
-agent = "Coder"
-turn = 1
-usage = { input = 800, output = 20 }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "src/of/a/rather/long/path/with/many/folders/calc.py" }
-[[reply]]
-agent = "Coder"
-turn = 2
-usage = { input = 900, output = 20 }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "src/of/a/rather/long/path/with/many/folders/calc.py", old = "a - b", new = "a + b" }
-[[reply]]
-agent = "Coder"
-text = "done"
-usage = { input = 950, output = 2 }
-"#;
+fn edits() -> Script {
+    let result = "The sum is right again, and the notes say what was wrong with it in more words than fit into a line.";
+    Script::new()
+        .price(3.0, 15.0)
+        .agent(
+            "lead",
+            [
+                call("write_file", json!({ "path": "notes.txt", "content": "one\ntwo\nthree\n" }))
+                    .delegate("Coder", "repair it")
+                    .tokens(1200, 34),
+                reply(result).tokens(100, 10),
+            ],
+        )
+        .agent(
+            "Coder",
+            [
+                call("read_file", json!({ "path": "src/of/a/rather/long/path/with/many/folders/calc.py" }))
+                    .tokens(800, 20),
+                call(
+                    "edit_file",
+                    json!({
+                        "path": "src/of/a/rather/long/path/with/many/folders/calc.py",
+                        "old": "a - b",
+                        "new": "a + b",
+                    }),
+                )
+                .tokens(900, 20),
+                reply("done").tokens(950, 2),
+            ],
+        )
+}
 
 #[test]
 fn summary_lists_the_files_that_agents_changed() {
@@ -54,7 +50,7 @@ fn summary_lists_the_files_that_agents_changed() {
         let folder = home.work().join("src/of/a/rather/long/path/with/many/folders");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("calc.py"), "def add(a, b):\n    return a - b\n").unwrap();
-        let mut window = Window::run(&home, (columns, 30), EDITS, &["--mode", "edit"], &[]);
+        let mut window = Window::run(&home, (columns, 30), edits(), &["--mode", "edit"], &[]);
         assert_eq!(window.end(), 0, "{}", window.text());
         assert_snapshot!(format!("changes_{name}"), window.screen());
     }
@@ -64,7 +60,7 @@ fn summary_lists_the_files_that_agents_changed() {
 fn run_stopped_by_ctrl_c_names_the_resume_command() {
     for (name, columns) in SIZES {
         let home = Home::new();
-        let script = "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished'";
+        let script = Script::new().turns([fault(Fault::Hang).attempt(1), reply("finished")]);
         let mut window = Window::run(&home, (columns, 20), script, &[], &[]);
         window.wait_for("thinking");
         window.press("\u{3}");
@@ -82,12 +78,14 @@ fn run_stopped_by_ctrl_c_names_the_resume_command() {
 
 #[test]
 fn denied_call_is_noted_with_its_reason() {
-    let script = "[[reply]]\nturn = 1\nusage = { input = 100, output = 10 }\n[[reply.call]]\ntool = 'shell'\n\
-                  arguments = { command = 'rm -rf x' }\n[[reply]]\ntext = 'done'\nusage = { input = 100, output = 10 }";
+    let script = Script::new().turns([
+        call("shell", json!({ "command": "rm -rf x" })).tokens(100, 10),
+        reply("done").tokens(100, 10),
+    ]);
     for (name, columns) in SIZES {
         let home = Home::new();
         let flags = ["--mode", "auto", "--set", "permissions.deny=[\"shell(rm *)\"]"];
-        let mut window = Window::run(&home, (columns, 20), script, &flags, &[]);
+        let mut window = Window::run(&home, (columns, 20), &script, &flags, &[]);
         assert_eq!(window.end(), 0, "{}", window.text());
         assert_snapshot!(format!("denied_{name}"), window.screen());
     }
@@ -104,25 +102,14 @@ fn notes_and_errors_wrap_between_words() {
 }
 
 /// A long reply, a call with a long output, and a child that fails for a reason of many words.
-const WORDY: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "First of all I look at what there is in this folder, because nothing else says how the project is built."
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo one two three four five six seven eight nine ten eleven twelve thirteen" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Coder", task = "repair it" }
-[[reply]]
-agent = "lead"
-text = "The child could not repair it, and this sentence is longer than the window in which it is to be read."
-[[reply]]
-agent = "Coder"
-turn = 1
-fault = "refused"
-"#;
+fn wordy() -> Script {
+    let plan = "First of all I look at what there is in this folder, because nothing else says how the project \
+                is built.";
+    let command = "echo one two three four five six seven eight nine ten eleven twelve thirteen";
+    let result = "The child could not repair it, and this sentence is longer than the window in which it is to be read.";
+    let calls = reply(plan).call("shell", json!({ "command": command })).delegate("Coder", "repair it");
+    Script::new().agent("lead", [calls, reply(result)]).agent("Coder", [fault(Fault::Refused).turn(1)])
+}
 
 /// Checks that no word is broken at the edge of the window.
 #[track_caller]
@@ -137,7 +124,7 @@ fn breaks_no_word(window: &Window) {
 #[test]
 fn what_commands_report_wraps_between_words() {
     let home = Home::new();
-    home.run(WORDY, &["--mode", "auto"]).exits_with(0);
+    home.run(wordy(), &["--mode", "auto"]).exits_with(0);
     for (columns, command) in [
         (52, &["doctor", "--offline"][..]),
         (60, &["sessions", "show", "last"]),
@@ -152,7 +139,7 @@ fn what_commands_report_wraps_between_words() {
 #[test]
 fn what_chat_reports_wraps_between_words() {
     let home = Home::new();
-    let window = chat::chat(&home, (60, 60), WORDY, &["--mode", "auto"]);
+    let window = chat::chat(&home, (60, 60), wordy(), &["--mode", "auto"]);
     window.press("go\r");
     window.wait_for("is to be read");
     window.press("/mode nonsense\r");

@@ -1,23 +1,20 @@
 //! The eval at a terminal.
 
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
 use crate::cli::support::Home;
 use crate::screen::support::Window;
 
 /// The lead calls a command that no rule allows, and reports the refusal.
-const ASKS: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "shell"
-arguments = { command = "ls /" }
-[[reply]]
-text = "288. {results}"
-"#;
+fn asks() -> Script {
+    Script::new().turns([call("shell", json!({ "command": "ls /" })), reply("288. {results}")])
+}
 
 #[test]
 fn eval_at_a_terminal_denies_calls_that_need_approval() {
     let home = Home::new();
-    let (model, folder) = (home.script(ASKS), home.work());
+    let (model, folder) = (home.script(asks()), home.work());
     let arguments = ["eval", "quick-answer", "-m", &model];
     let environment = [("TMPDIR", folder.to_str().unwrap())];
     let mut window = Window::start(&home, (60, 30), &arguments, &environment);

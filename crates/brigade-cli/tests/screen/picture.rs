@@ -1,5 +1,8 @@
 //! Picture of the live tree in the guide.
 
+use brigade_testing::{Fault, Script, call, delegate, fault, reply};
+use serde_json::json;
+
 use crate::cli::support::Home;
 use crate::screen::drawing::{assert_drawn, still};
 use crate::screen::support::Window;
@@ -10,108 +13,61 @@ const TASK: &str = "Fix the tests and write a changelog.";
 const DEPTH: &str = "swarm.max_depth=2";
 
 /// One agent is done, one requests approval to run the tests, and one has delegated to another.
-const SCRIPT: &str = r#"
-[price]
-input = 3.0
-output = 15.0
-[[reply]]
-agent = "lead"
-turn = 1
-delay_ms = 350
-usage = { input = 1840, output = 96 }
-[[reply.call]]
-tool = "list_dir"
-[[reply]]
-agent = "lead"
-turn = 2
-delay_ms = 350
-usage = { input = 2210, output = 184 }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Scout", task = "find what is known" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Fixer", task = "repair it" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Writer", task = "write the changelog" }
-[[reply]]
-agent = "Scout"
-turn = 1
-delay_ms = 350
-usage = { input = 1190, output = 41 }
-[[reply.call]]
-tool = "grep"
-arguments = { pattern = "TODO" }
-[[reply]]
-agent = "Scout"
-text = "Nothing."
-delay_ms = 350
-usage = { input = 1420, output = 87 }
-[[reply]]
-agent = "Fixer"
-turn = 1
-delay_ms = 350
-usage = { input = 1230, output = 38 }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "price.sh" }
-[[reply]]
-agent = "Fixer"
-turn = 2
-delay_ms = 350
-usage = { input = 1580, output = 64 }
-[[reply.call]]
-tool = "message"
-arguments = { text = "Found it: price.sh compares with -gt instead of -ge." }
-[[reply]]
-agent = "Fixer"
-turn = 3
-delay_ms = 350
-usage = { input = 1710, output = 102 }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "price.sh", old = "-gt", new = "-ge" }
-[[reply]]
-agent = "Fixer"
-turn = 4
-delay_ms = 350
-usage = { input = 1890, output = 29 }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "./test.sh" }
-[[reply]]
-agent = "Writer"
-turn = 1
-delay_ms = 350
-usage = { input = 1205, output = 133 }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "CHANGELOG.md", content = "Fixed\n" }
-[[reply]]
-agent = "Writer"
-turn = 2
-delay_ms = 350
-usage = { input = 1420, output = 55 }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Proofreader", task = "read the changelog" }
-[[reply]]
-agent = "Proofreader"
-turn = 1
-delay_ms = 350
-usage = { input = 980, output = 24 }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "CHANGELOG.md" }
-[[reply]]
-fault = "hang"
-"#;
+fn script() -> Script {
+    Script::new()
+        .price(3.0, 15.0)
+        .agent(
+            "lead",
+            [
+                call("list_dir", json!({})).delay_ms(350).tokens(1840, 96),
+                delegate("Scout", "find what is known")
+                    .delegate("Fixer", "repair it")
+                    .delegate("Writer", "write the changelog")
+                    .turn(2)
+                    .delay_ms(350)
+                    .tokens(2210, 184),
+            ],
+        )
+        .agent(
+            "Scout",
+            [
+                call("grep", json!({ "pattern": "TODO" })).delay_ms(350).tokens(1190, 41),
+                reply("Nothing.").delay_ms(350).tokens(1420, 87),
+            ],
+        )
+        .agent(
+            "Fixer",
+            [
+                call("read_file", json!({ "path": "price.sh" })).delay_ms(350).tokens(1230, 38),
+                call("message", json!({ "text": "Found it: price.sh compares with -gt instead of -ge." }))
+                    .delay_ms(350)
+                    .tokens(1580, 64),
+                call("edit_file", json!({ "path": "price.sh", "old": "-gt", "new": "-ge" }))
+                    .delay_ms(350)
+                    .tokens(1710, 102),
+                call("shell", json!({ "command": "./test.sh" })).turn(4).delay_ms(350).tokens(1890, 29),
+            ],
+        )
+        .agent(
+            "Writer",
+            [
+                call("write_file", json!({ "path": "CHANGELOG.md", "content": "Fixed\n" }))
+                    .delay_ms(350)
+                    .tokens(1205, 133),
+                delegate("Proofreader", "read the changelog").turn(2).delay_ms(350).tokens(1420, 55),
+            ],
+        )
+        .agent(
+            "Proofreader",
+            [call("read_file", json!({ "path": "CHANGELOG.md" })).turn(1).delay_ms(350).tokens(980, 24)],
+        )
+        .reply(fault(Fault::Hang))
+}
 
 #[test]
 fn live_tree_picture_matches_a_run() {
     let home = Home::new();
-    home.write("home/config.toml", &format!("model = '{}'\n", home.script(SCRIPT)));
+    home.write("home/config.toml", &format!("model = '{}'\n", home.script(script())));
     home.write("work/price.sh", "[ $1 -gt 10 ]\n");
     let window = Window::start(&home, SIZE, &["run", "--mode", "edit", "--set", DEPTH, TASK], &[]);
     window.wait_until("quiet but for time", |screen| {

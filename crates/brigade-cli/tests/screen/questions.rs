@@ -2,65 +2,33 @@
 
 use std::time::Duration;
 
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::json;
+
 use crate::cli::support::Home;
 use crate::screen::support::Window;
 
 /// The deepest of four agents requests approval while two others work.
-const DEEP: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "First", task = "a" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Busy", task = "b" }
-[[reply]]
-agent = "lead"
-text = "all: {results}"
-[[reply]]
-agent = "First"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Second", task = "c" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Busy", task = "d" }
-[[reply]]
-agent = "First"
-text = "first {results}"
-[[reply]]
-agent = "Second"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Third", task = "e" }
-[[reply]]
-agent = "Second"
-text = "second {results}"
-[[reply]]
-agent = "Third"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "third.txt", content = "written\nin two lines" }
-[[reply]]
-agent = "Third"
-text = "third {results}"
-[[reply]]
-agent = "Busy"
-delay_ms = 200
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "a.txt" }
-[[reply]]
-agent = "Busy"
-delay_ms = 200
-text = "busy"
-"#;
+fn deep(busy_ms: u64) -> Script {
+    Script::new()
+        .agent("lead", [delegate("First", "a").delegate("Busy", "b"), reply("all: {results}")])
+        .agent("First", [delegate("Second", "c").delegate("Busy", "d"), reply("first {results}")])
+        .agent("Second", [delegate("Third", "e"), reply("second {results}")])
+        .agent(
+            "Third",
+            [
+                call("write_file", json!({ "path": "third.txt", "content": "written\nin two lines" })),
+                reply("third {results}"),
+            ],
+        )
+        .agent(
+            "Busy",
+            [
+                call("read_file", json!({ "path": "a.txt" })).delay_ms(busy_ms),
+                reply("busy").delay_ms(busy_ms),
+            ],
+        )
+}
 
 /// Limits high enough that a running agent never waits for what is lent to one that waits for approval.
 const DEPTH_FLAGS: [&str; 8] = [
@@ -75,12 +43,14 @@ const DEPTH_FLAGS: [&str; 8] = [
 ];
 
 /// Agent that wants to run a command.
-fn shell(command: &str) -> String {
-    let command = serde_json::to_string(command).unwrap();
-    format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"shell\"\narguments = {{ command = {command} }}\n\
-         [[reply]]\ntext = \"done: {{results}}\"\n"
-    )
+fn shell(command: &str) -> Script {
+    shell_after(0, command)
+}
+
+/// Agent that wants to run a command after a pause.
+fn shell_after(delay_ms: u64, command: &str) -> Script {
+    let call = call("shell", json!({ "command": command })).delay_ms(delay_ms);
+    Script::new().turns([call, reply("done: {results}")])
 }
 
 /// Types after a prompt has been visible for a moment. Earlier input was meant for something else.
@@ -99,7 +69,7 @@ fn approval_is_shown_in_full_and_answered_with_one_key() {
     for (size, name) in [((100, 24), "wide"), ((40, 24), "narrow")] {
         let home = Home::new();
         home.write("work/a.txt", "a");
-        let mut window = Window::run(&home, size, DEEP, &DEPTH_FLAGS, &[("NO_COLOR", "1")]);
+        let mut window = Window::run(&home, size, deep(200), &DEPTH_FLAGS, &[("NO_COLOR", "1")]);
         let asks = |screen: &str| screen.contains("y allow once") && screen.contains(", 2 do");
         let screen = window.wait_until("asking alone", asks);
         insta::assert_snapshot!(format!("question_{name}"), screen);
@@ -121,8 +91,7 @@ fn approval_at_depth_three_is_answered_from_another_terminal() {
     let home = Home::new();
     home.write("work/a.txt", "a");
     // The siblings have not finished when the answer arrives.
-    let slow = DEEP.replace("delay_ms = 200", "delay_ms = 4000");
-    let mut window = Window::run(&home, (100, 24), &slow, &DEPTH_FLAGS, &[]);
+    let mut window = Window::run(&home, (100, 24), deep(4000), &DEPTH_FLAGS, &[]);
     window.wait_for("y allow once");
     let root = only_session(&home).unwrap();
     let open = home.brigade(&["answer", &root]);
@@ -158,7 +127,7 @@ fn approval_at_depth_three_is_answered_from_another_terminal() {
 fn end_of_a_padded_command_is_on_the_screen() {
     let home = Home::new();
     let command = format!("echo safe{};touch \u{202e}harm\u{200b}\u{1b}[3J", " ".repeat(5000));
-    let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
+    let mut window = Window::run(&home, (60, 20), shell(&command), &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y allow once");
     insta::assert_snapshot!("question_hostile", screen);
     // No rule can match only this call, so it cannot always be allowed.
@@ -179,7 +148,7 @@ fn end_of_a_padded_command_is_on_the_screen() {
 #[test]
 fn ctrl_c_at_an_approval_stops_the_run_and_restores_the_terminal() {
     let home = Home::new();
-    let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
+    let mut window = Window::run(&home, (80, 20), shell("touch x"), &[], &[]);
     window.wait_for("y allow once");
     // The first Ctrl-C discards the reason.
     answer(&window, "r");
@@ -194,26 +163,17 @@ fn ctrl_c_at_an_approval_stops_the_run_and_restores_the_terminal() {
 }
 
 /// Twenty agents that request approval at once.
-fn twenty_approvals() -> String {
-    let mut script = "[[reply]]\nagent = \"lead\"\nturn = 1\n".to_owned();
-    for number in 0..20 {
-        script.push_str(&format!(
-            "[[reply.call]]\ntool = \"delegate\"\narguments = {{ role = \"W{number}\", task = \"{number}\" }}\n"
-        ));
-    }
-    script.push_str("[[reply]]\nagent = \"lead\"\ntext = \"over: {results}\"\n");
-    script.push_str(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"shell\"\narguments = { command = \"touch {task}\" }\n\
-         [[reply]]\ntext = \"{results}\"\n",
-    );
-    script
+fn twenty_approvals() -> Script {
+    Script::new()
+        .agent("lead", [delegate("W{n}", "{n}").repeat(20), reply("over: {results}")])
+        .turns([call("shell", json!({ "command": "touch {task}" })), reply("{results}")])
 }
 
 #[test]
 fn twenty_approvals_are_queued() {
     let home = Home::new();
     let at_once = ["--set", "swarm.max_concurrent=20", "--set", "budget.tokens=unlimited"];
-    let mut window = Window::run(&home, (100, 24), &twenty_approvals(), &at_once, &[("NO_COLOR", "1")]);
+    let mut window = Window::run(&home, (100, 24), twenty_approvals(), &at_once, &[("NO_COLOR", "1")]);
     window.wait_for("19 more waiting");
     answer(&window, "y");
     window.wait_for("18 more waiting");
@@ -231,7 +191,7 @@ fn twenty_approvals_are_queued() {
 #[test]
 fn resumed_run_asks_again_after_a_kill() {
     let home = Home::new();
-    let mut window = Window::run(&home, (100, 20), &shell("touch x"), &[], &[]);
+    let mut window = Window::run(&home, (100, 20), shell("touch x"), &[], &[]);
     window.wait_for("y allow once");
     window.signal(rustix::process::Signal::KILL);
     window.end();
@@ -247,7 +207,7 @@ fn resumed_run_asks_again_after_a_kill() {
 #[test]
 fn dumb_terminal_reads_answers_line_by_line() {
     let home = Home::new();
-    let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[("TERM", "dumb")]);
+    let mut window = Window::run(&home, (80, 20), shell("touch x"), &[], &[("TERM", "dumb")]);
     window.wait_for("y allow once");
     answer(&window, "what?\n");
     window.wait_for("'what?' is not an answer");
@@ -259,7 +219,7 @@ fn dumb_terminal_reads_answers_line_by_line() {
 #[test]
 fn run_without_a_terminal_can_wait_for_brigade_answer() {
     let home = Home::new();
-    let model = home.script(&shell("touch x"));
+    let model = home.script(shell("touch x"));
     let wait = ["run", "--model", &model, "--set", "permissions.questions=wait", "--mode", "ask", "the task"];
     let run = std::thread::scope(|scope| {
         let run = scope.spawn(|| home.brigade(&wait));
@@ -286,8 +246,8 @@ fn run_without_a_terminal_can_wait_for_brigade_answer() {
 #[test]
 fn approval_in_a_chat_waits_until_the_message_is_sent() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\ndelay_ms = 600\n[[reply.call]]\ntool = \"shell\"\n\
-                  arguments = { command = \"touch x\" }\n[[reply]]\ntext = \"after that: {heard}\"\n";
+    let script = Script::new()
+        .turns([call("shell", json!({ "command": "touch x" })).delay_ms(600), reply("after that: {heard}")]);
     let model = home.script(script);
     let mut window = Window::start(&home, (80, 24), &["chat", "--model", &model], &[("NO_COLOR", "1")]);
     window.wait_for("/help");
@@ -313,8 +273,7 @@ fn approval_in_a_chat_waits_until_the_message_is_sent() {
 fn input_typed_before_an_approval_is_discarded() {
     for (term, enter) in [("xterm-256color", "\r"), ("dumb", "\n")] {
         let home = Home::new();
-        let script = shell("touch x").replacen("turn = 1", "turn = 1\ndelay_ms = 700", 1);
-        let mut window = Window::run(&home, (80, 20), &script, &[], &[("TERM", term)]);
+        let mut window = Window::run(&home, (80, 20), shell_after(700, "touch x"), &[], &[("TERM", term)]);
         std::thread::sleep(Duration::from_millis(300));
         window.press("y\n");
         window.wait_for("y allow once");
@@ -333,7 +292,7 @@ fn input_typed_before_an_approval_is_discarded() {
 fn approval_times_out_after_stdin_is_closed() {
     let home = Home::new();
     let soon = ["--set", "limits.question_timeout=2s"];
-    let mut window = Window::run(&home, (80, 20), &shell("touch x"), &soon, &[("TERM", "dumb")]);
+    let mut window = Window::run(&home, (80, 20), shell("touch x"), &soon, &[("TERM", "dumb")]);
     window.wait_for("y allow once");
     window.press("\u{4}");
     assert_eq!(window.end(), 0, "{}", window.text());
@@ -346,13 +305,13 @@ fn agent_cannot_answer_for_the_user() {
     let brigade = env!("CARGO_BIN_EXE_brigade");
     let answer =
         format!("setsid {brigade} answer last yes all --store {}/sessions.db", home.home().display());
-    let script = format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"shell\"\narguments = {{ command = \"touch x\" }}\n\
-         [[reply.call]]\ntool = \"shell\"\narguments = {{ command = \"sleep 0.5; {answer}\" }}\n\
-         [[reply]]\ntext = \"{{results}}\"\n"
-    );
+    let script = Script::new().turns([
+        call("shell", json!({ "command": "touch x" }))
+            .call("shell", json!({ "command": format!("sleep 0.5; {answer}") })),
+        reply("{results}"),
+    ]);
     let ask = ["--mode", "auto", "--set", "permissions.ask=[\"shell(touch)\"]"];
-    let mut window = Window::run(&home, (100, 30), &script, &ask, &[]);
+    let mut window = Window::run(&home, (100, 30), script, &ask, &[]);
     window.wait_for("y allow once");
     std::thread::sleep(Duration::from_millis(1500));
     assert!(!home.work().join("x").exists(), "{}", window.text());
@@ -363,20 +322,20 @@ fn agent_cannot_answer_for_the_user() {
 }
 
 /// Agent that reads a file and wants to change a line of it.
-const EDIT: &str = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "src/lib.rs" }
-[[reply]]
-turn = 2
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "src/lib.rs", old = "    a - b\n", new = "    // Both are added.\n    a + b\n" }
-[[reply]]
-text = "done: {results}"
-"#;
+fn edit() -> Script {
+    Script::new().turns([
+        call("read_file", json!({ "path": "src/lib.rs" })),
+        call(
+            "edit_file",
+            json!({
+                "path": "src/lib.rs",
+                "old": "    a - b\n",
+                "new": "    // Both are added.\n    a + b\n",
+            }),
+        ),
+        reply("done: {results}"),
+    ])
+}
 
 const LIB: &str = "/// Adds two numbers.\npub fn add(a: i32, b: i32) -> i32 {\n    a - b\n}\n\n\
                    pub fn twice(a: i32) -> i32 {\n    add(a, a)\n}\n";
@@ -387,7 +346,7 @@ fn edit_is_shown_as_a_diff_with_the_path_first() {
         let home = Home::new();
         std::fs::create_dir(home.work().join("src")).unwrap();
         home.write("work/src/lib.rs", LIB);
-        let mut window = Window::run(&home, size, EDIT, &[], &[("NO_COLOR", "1")]);
+        let mut window = Window::run(&home, size, edit(), &[], &[("NO_COLOR", "1")]);
         let screen = window.wait_for("r deny with a reason");
         insta::assert_snapshot!(format!("edit_{name}"), screen);
         answer(&window, "a");
@@ -402,7 +361,7 @@ fn diff_lines_are_coloured() {
     let home = Home::new();
     std::fs::create_dir(home.work().join("src")).unwrap();
     home.write("work/src/lib.rs", LIB);
-    let mut window = Window::run(&home, (100, 24), EDIT, &[], &[]);
+    let mut window = Window::run(&home, (100, 24), edit(), &[], &[]);
     window.wait_for("y allow once");
     let sent = window.sent();
     assert!(sent.contains("\u{1b}[31m-    a - b\u{1b}[0m"), "{sent:?}");
@@ -417,7 +376,7 @@ fn edit_that_would_fail_says_so() {
     let home = Home::new();
     std::fs::create_dir(home.work().join("src")).unwrap();
     home.write("work/src/lib.rs", "something else\n");
-    let mut window = Window::run(&home, (100, 24), EDIT, &[], &[("NO_COLOR", "1")]);
+    let mut window = Window::run(&home, (100, 24), edit(), &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y allow once");
     assert!(screen.contains("This call would fail: `old` does not occur in `src/lib.rs`"), "{screen}");
     assert!(screen.contains("old:") && screen.contains("a - b"), "the call is shown all the same: {screen}");
@@ -429,13 +388,12 @@ fn edit_that_would_fail_says_so() {
 fn long_diff_is_cut_and_can_be_viewed_in_full() {
     for (size, name) in [((100, 24), "wide"), ((60, 24), "narrow")] {
         let home = Home::new();
-        let content: String = (1..=200).map(|number| format!("line {number} \u{1b}[3J\\n")).collect();
-        let content = content.replace('\u{1b}', "\\u001b");
-        let script = format!(
-            "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"write_file\"\n\
-             arguments = {{ path = \"long.txt\", content = \"{content}\" }}\n[[reply]]\ntext = \"done: {{results}}\"\n"
-        );
-        let mut window = Window::run(&home, size, &script, &[], &[("NO_COLOR", "1")]);
+        let content: String = (1..=200).map(|number| format!("line {number} \u{1b}[3J\n")).collect();
+        let script = Script::new().turns([
+            call("write_file", json!({ "path": "long.txt", "content": content })),
+            reply("done: {results}"),
+        ]);
+        let mut window = Window::run(&home, size, script, &[], &[("NO_COLOR", "1")]);
         let screen = window.wait_for("v view the whole diff");
         insta::assert_snapshot!(format!("long_diff_{name}"), screen);
         assert!(window.text().contains("long.txt (new file, +200 -0)"), "{}", window.text());
@@ -453,7 +411,7 @@ fn long_diff_is_cut_and_can_be_viewed_in_full() {
 #[test]
 fn bell_and_title_announce_an_approval() {
     let home = Home::new();
-    let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
+    let mut window = Window::run(&home, (80, 20), shell("touch x"), &[], &[]);
     window.wait_for("y allow once");
     let title = "\u{1b}]2;? lead wants to run `touch x`\u{1b}\\";
     window.wait_until("called", |_| window.sent().contains('\u{7}') && window.sent().contains(title));
@@ -469,9 +427,11 @@ fn bell_and_title_announce_an_approval() {
 #[test]
 fn rule_of_an_answer_can_be_edited() {
     let home = Home::new();
-    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"shell\"\narguments = { command = \"touch x\" }\n\
-                  [[reply]]\nturn = 2\n[[reply.call]]\ntool = \"shell\"\narguments = { command = \"touch y\" }\n\
-                  [[reply]]\ntext = \"done\"\n";
+    let script = Script::new().turns([
+        call("shell", json!({ "command": "touch x" })),
+        call("shell", json!({ "command": "touch y" })),
+        reply("done"),
+    ]);
     let mut window = Window::run(&home, (100, 20), script, &[], &[("NO_COLOR", "1")]);
     window.wait_for("a always allow shell(touch x)");
     answer(&window, "e");
@@ -487,7 +447,7 @@ fn chat_notifies_for_an_approval_and_at_the_end_of_a_round() {
     let events = home.work().join("events");
     let notify = format!("notify = 'echo $NOTIFY_EVENT $NOTIFY_STATUS >> {}'\n", events.display());
     home.write("home/config.toml", &notify);
-    let model = home.script(&shell("touch x"));
+    let model = home.script(shell("touch x"));
     let mut window = Window::start(&home, (80, 24), &["chat", "--model", &model], &[("NO_COLOR", "1")]);
     window.wait_for("/help");
     window.press("begin\r");

@@ -6,6 +6,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::json;
+
 use crate::cli::support::{Home, text};
 use crate::screen::drawing::{Frame, assert_drawn, recording};
 use crate::screen::support::Window;
@@ -27,117 +30,55 @@ until [ -e "$gate" ]; do sleep 0.02; done
 
 /// The reply before the kill takes more than a second, the precision to which the store knows when a tree last ran. So
 /// the resumed run knows all working time before it.
-const SCRIPT: &str = r#"
-[price]
-input = 3.0
-output = 15.0
-[[reply]]
-agent = "lead"
-turn = 1
-delay_ms = 300
-usage = { input = 1840, output = 196 }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Scout", task = "Find out what is known." }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Fixer", task = "Repair price.sh." }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Writer", task = "Write the changelog." }
-[[reply]]
-agent = "lead"
-turn = 2
-delay_ms = 300
-usage = { input = 2410, output = 58 }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "./dev test" }
-[[reply]]
-agent = "lead"
-text = "The tests pass. price.sh compared with -gt instead of -ge, and CHANGELOG.md has an entry."
-delay_ms = 300
-usage = { input = 2630, output = 44 }
-[[reply]]
-agent = "Scout"
-turn = 1
-delay_ms = 300
-usage = { input = 1190, output = 41 }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "./dev lint" }
-[[reply]]
-agent = "Scout"
-text = "The linter finds nothing."
-delay_ms = 300
-usage = { input = 1420, output = 87 }
-[[reply]]
-agent = "Fixer"
-turn = 1
-delay_ms = 300
-usage = { input = 1230, output = 38 }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "./dev test" }
-[[reply]]
-agent = "Fixer"
-turn = 2
-delay_ms = 300
-usage = { input = 1580, output = 64 }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "price.sh" }
-[[reply]]
-agent = "Fixer"
-turn = 3
-delay_ms = 300
-usage = { input = 1710, output = 102 }
-[[reply.call]]
-tool = "edit_file"
-arguments = { path = "price.sh", old = "-gt", new = "-ge" }
-[[reply]]
-agent = "Fixer"
-turn = 4
-delay_ms = 1100
-usage = { input = 1890, output = 29 }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "./dev test" }
-[[reply]]
-agent = "Fixer"
-text = "price.sh is repaired. My last run of the tests was interrupted."
-delay_ms = 300
-usage = { input = 2040, output = 71 }
-[[reply]]
-agent = "Writer"
-turn = 1
-delay_ms = 300
-usage = { input = 1205, output = 33 }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "./dev log" }
-[[reply]]
-agent = "Writer"
-turn = 2
-delay_ms = 300
-usage = { input = 1420, output = 155 }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "CHANGELOG.md", content = "Fixed\n" }
-[[reply]]
-agent = "Writer"
-turn = 3
-delay_ms = 300
-usage = { input = 1610, output = 27 }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "./dev spell" }
-[[reply]]
-agent = "Writer"
-text = "CHANGELOG.md is written."
-delay_ms = 300
-usage = { input = 1700, output = 31 }
-"#;
+fn script() -> Script {
+    let result = "The tests pass. price.sh compared with -gt instead of -ge, and CHANGELOG.md has an entry.";
+    Script::new()
+        .price(3.0, 15.0)
+        .agent(
+            "lead",
+            [
+                delegate("Scout", "Find out what is known.")
+                    .delegate("Fixer", "Repair price.sh.")
+                    .delegate("Writer", "Write the changelog.")
+                    .delay_ms(300)
+                    .tokens(1840, 196),
+                call("shell", json!({ "command": "./dev test" })).delay_ms(300).tokens(2410, 58),
+                reply(result).delay_ms(300).tokens(2630, 44),
+            ],
+        )
+        .agent(
+            "Scout",
+            [
+                call("shell", json!({ "command": "./dev lint" })).delay_ms(300).tokens(1190, 41),
+                reply("The linter finds nothing.").delay_ms(300).tokens(1420, 87),
+            ],
+        )
+        .agent(
+            "Fixer",
+            [
+                call("shell", json!({ "command": "./dev test" })).delay_ms(300).tokens(1230, 38),
+                call("read_file", json!({ "path": "price.sh" })).delay_ms(300).tokens(1580, 64),
+                call("edit_file", json!({ "path": "price.sh", "old": "-gt", "new": "-ge" }))
+                    .delay_ms(300)
+                    .tokens(1710, 102),
+                call("shell", json!({ "command": "./dev test" })).delay_ms(1100).tokens(1890, 29),
+                reply("price.sh is repaired. My last run of the tests was interrupted.")
+                    .delay_ms(300)
+                    .tokens(2040, 71),
+            ],
+        )
+        .agent(
+            "Writer",
+            [
+                call("shell", json!({ "command": "./dev log" })).delay_ms(300).tokens(1205, 33),
+                call("write_file", json!({ "path": "CHANGELOG.md", "content": "Fixed\n" }))
+                    .delay_ms(300)
+                    .tokens(1420, 155),
+                call("shell", json!({ "command": "./dev spell" })).delay_ms(300).tokens(1610, 27),
+                reply("CHANGELOG.md is written.").delay_ms(300).tokens(1700, 31),
+            ],
+        )
+}
 
 /// Two terminals in the folder of the project, and the frames recorded so far.
 struct Recorder {
@@ -157,8 +98,8 @@ enum Shown {
 impl Recorder {
     fn start() -> Recorder {
         let home = Home::new();
-        let journal = format!("journal = {:?}\n", home.work().join("requests.log"));
-        home.write("home/config.toml", &format!("model = '{}'\n", home.script(&(journal + SCRIPT))));
+        let script = script().journal(&home.work().join("requests.log"));
+        home.write("home/config.toml", &format!("model = '{}'\n", home.script(script)));
         home.write("work/price.sh", "[ $1 -gt 10 ]\n");
         let dev = home.write("work/dev", DEV);
         std::fs::set_permissions(dev, PermissionsExt::from_mode(0o755)).unwrap();

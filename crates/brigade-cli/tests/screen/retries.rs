@@ -1,5 +1,6 @@
 //! Provider that cannot be reached.
 
+use brigade_testing::{Script, reply};
 use insta::assert_snapshot;
 
 use crate::cli::support::Home;
@@ -44,7 +45,7 @@ fn refused_connection_is_shown_with_the_next_attempt() {
 #[test]
 fn diagnostics_on_the_terminal_replace_the_tree_by_lines() {
     let home = Home::new();
-    let model = home.script("[[reply]]\ndelay_ms = 800\ntext = 'hello'");
+    let model = home.script(Script::new().reply(reply("hello").delay_ms(800)));
     let arguments = ["run", "x", "--model", &model];
     let mut window = Window::start(&home, (100, 30), &arguments, &[("BRIGADE_LOG", "debug")]);
     assert_eq!(window.end(), 0, "{}", window.text());

@@ -3,6 +3,7 @@
 //! The window rewraps lines when its width changes, as most terminals do, and shows a frame between `CSI ?2026h` and
 //! `CSI ?2026l` in one step.
 
+use std::fmt::Display;
 use std::io::{Read, Write};
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -111,7 +112,7 @@ impl Window {
     pub(crate) fn run(
         home: &Home,
         size: (u16, u16),
-        script: &str,
+        script: impl Display,
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Window {

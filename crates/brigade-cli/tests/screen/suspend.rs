@@ -1,14 +1,24 @@
 //! Ctrl-Z in a shell with job control.
 
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
 use crate::cli::support::Home;
 use crate::screen::support::Window;
 
 const CTRL_Z: &str = "\u{1a}";
-const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
+
+fn echo() -> Script {
+    Script::new().reply("turn {turn}: {heard}")
+}
+
 /// Command that runs until a file exists.
-const WAITING_COMMAND: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
-                       arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
-                       [[reply]]\ntext = 'after the command'";
+fn waiting_command() -> Script {
+    Script::new().turns([
+        call("shell", json!({ "command": "while [ ! -e go ]; do sleep 0.05; done" })),
+        reply("after the command"),
+    ])
+}
 
 fn shell(home: &Home) -> Window {
     let window = Window::shell(home, (80, 24), &[("NO_COLOR", "1"), ("PS1", "shell$ ")]);
@@ -20,7 +30,7 @@ fn shell(home: &Home) -> Window {
 fn ctrl_z_in_a_chat_gives_the_terminal_back_and_fg_resumes_it() {
     let home = Home::new();
     let window = shell(&home);
-    window.press(&format!("$BRIGADE chat --model {}\r", home.script(ECHO)));
+    window.press(&format!("$BRIGADE chat --model {}\r", home.script(echo())));
     window.wait_for("/help");
     window.press("first\r");
     window.wait_for("turn 1: first");
@@ -41,7 +51,7 @@ fn ctrl_z_in_a_chat_gives_the_terminal_back_and_fg_resumes_it() {
 #[test]
 fn ctrl_z_in_a_run_stops_it_and_fg_resumes_it() {
     let home = Home::new();
-    let model = home.script(WAITING_COMMAND);
+    let model = home.script(waiting_command());
     let window = shell(&home);
     window.press(&format!("$BRIGADE run --mode auto --model {model} 'the task'\r"));
     window.wait_for("shell while");
@@ -49,7 +59,7 @@ fn ctrl_z_in_a_run_stops_it_and_fg_resumes_it() {
     let screen = window.wait_for("Stopped");
     assert!(window.cursor().is_some(), "the cursor is shown");
     assert!(!screen.contains("lead  "), "the tree is taken away:\n{screen}");
-    home.brigade(&["run", "--model", &home.script(ECHO), "another"]).exits_with(0);
+    home.brigade(&["run", "--model", &home.script(echo()), "another"]).exits_with(0);
     std::fs::write(home.work().join("go"), "").unwrap();
     window.press("fg\r");
     window.wait_for("after the command");

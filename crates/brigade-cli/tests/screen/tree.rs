@@ -2,56 +2,37 @@
 
 use std::collections::BTreeSet;
 
+use brigade_testing::{Fault, Purpose, Reply, Script, call, delegate, fault, reply};
 use insta::assert_snapshot;
+use serde_json::json;
 
 use crate::cli::support::Home;
 use crate::screen::support::Window;
 
 /// Lead with four sub-agents: one reads, one has failed, one has delegated, and one is done.
-const SMALL: &str = r#"
-[price]
-input = 3.0
-output = 15.0
-[[reply]]
-agent = "lead"
-turn = 1
-usage = { input = 1200, output = 34 }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Reader", task = "read" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Breaker", task = "break" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Editor in Chief of the Gazette", task = "edit" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Greeter", task = "greet" }
-[[reply]]
-agent = "Reader"
-turn = 1
-usage = { input = 800, output = 20 }
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "notes/of/a/rather/long/path/notes.txt" }
-[[reply]]
-agent = "Breaker"
-fault = "refused"
-[[reply]]
-agent = "Editor in Chief of the Gazette"
-turn = 1
-usage = { input = 999, output = 1 }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Proof", task = "proof" }
-[[reply]]
-agent = "Greeter"
-text = "Hello."
-usage = { input = 10, output = 2 }
-[[reply]]
-fault = "hang"
-"#;
+fn small_script() -> Script {
+    Script::new()
+        .price(3.0, 15.0)
+        .agent(
+            "lead",
+            [delegate("Reader", "read")
+                .delegate("Breaker", "break")
+                .delegate("Editor in Chief of the Gazette", "edit")
+                .delegate("Greeter", "greet")
+                .turn(1)
+                .tokens(1200, 34)],
+        )
+        .agent(
+            "Reader",
+            [call("read_file", json!({ "path": "notes/of/a/rather/long/path/notes.txt" }))
+                .turn(1)
+                .tokens(800, 20)],
+        )
+        .agent("Breaker", [fault(Fault::Refused)])
+        .agent("Editor in Chief of the Gazette", [delegate("Proof", "proof").turn(1).tokens(999, 1)])
+        .agent("Greeter", [reply("Hello.").tokens(10, 2)])
+        .reply(fault(Fault::Hang))
+}
 
 const DEPTH_FLAGS: [&str; 2] = ["--set", "swarm.max_depth=3"];
 
@@ -60,7 +41,7 @@ fn small(size: (u16, u16), environment: &[(&str, &str)]) -> (Home, Window) {
     let home = Home::new();
     std::fs::create_dir_all(home.work().join("notes/of/a/rather/long/path")).unwrap();
     home.write("work/notes/of/a/rather/long/path/notes.txt", "notes");
-    let window = Window::run(&home, size, SMALL, &DEPTH_FLAGS, environment);
+    let window = Window::run(&home, size, small_script(), &DEPTH_FLAGS, environment);
     window.wait_until("quiet", |screen| {
         let has = |text: &str| screen.contains(text);
         has("Proof") && has("thinking, aft") && has("failed: ") && has("  done") && has("1 failed, 4")
@@ -84,7 +65,7 @@ fn small_tree_on_a_narrow_screen() {
 #[test]
 fn small_tree_on_a_tiny_screen() {
     let home = Home::new();
-    let window = Window::run(&home, (20, 4), SMALL, &DEPTH_FLAGS, &[]);
+    let window = Window::run(&home, (20, 4), small_script(), &DEPTH_FLAGS, &[]);
     window.wait_for("1 failed, 3");
     assert_snapshot!(window.screen());
 }
@@ -114,32 +95,21 @@ fn resizing_a_running_tree_leaves_no_remains() {
     assert!(window.cursor().is_some(), "the cursor is shown again");
 }
 
-/// Of 200 sub-agents, those whose number starts with 7 fail, those with 1 are done, and the others work forever.
-const MANY: &str = r#"
-[[reply]]
-usage = { input = 100, output = 10 }
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-repeat = 200
-arguments = { role = "Worker {n}", task = "part {n}" }
-[[reply]]
-task = "part 1"
-text = "done"
-usage = { input = 100, output = 10 }
-[[reply]]
-task = "part 7"
-fault = "refused"
-[[reply]]
-fault = "hang"
-"#;
+/// Adds 200 sub-agents: those whose number starts with 7 fail, those with 1 are done, and the others get the last
+/// reply.
+fn many(script: Script, others: Reply) -> Script {
+    script
+        .agent("lead", [delegate("Worker {n}", "part {n}").repeat(200).turn(1).tokens(100, 10)])
+        .reply(reply("done").task("part 1").tokens(100, 10))
+        .reply(fault(Fault::Refused).task("part 7"))
+        .reply(others)
+}
 
 #[test]
 fn two_hundred_children_are_folded_to_the_screen() {
     let home = Home::new();
     let all = ["--max-agents", "300", "--set", "swarm.max_concurrent=150", "--set", "limits.concurrency=150"];
-    let window = Window::run(&home, (100, 24), MANY, &all, &[]);
+    let window = Window::run(&home, (100, 24), many(Script::new(), fault(Fault::Hang)), &all, &[]);
     window.wait_for("11 failed, 79 running, 111 done");
     assert_snapshot!("two_hundred_wide", window.screen());
     assert_eq!(window.screen(), window.text(), "nothing was pushed out of the window");
@@ -154,7 +124,7 @@ fn two_hundred_children_are_folded_to_the_screen() {
 fn calls_that_wait_for_a_slot_are_counted() {
     let home = Home::new();
     let few = ["--max-agents", "300", "--set", "swarm.max_concurrent=8"];
-    let window = Window::run(&home, (70, 8), MANY, &few, &[]);
+    let window = Window::run(&home, (70, 8), many(Script::new(), fault(Fault::Hang)), &few, &[]);
     let all = ["waiting for 8 agents, 190 queued", "9 running"];
     let steady = |screen: &str| all.iter().all(|text| screen.contains(text));
     assert_snapshot!(window.wait_until("eight running", steady));
@@ -162,49 +132,44 @@ fn calls_that_wait_for_a_slot_are_counted() {
 
 /// Text that must not reach a terminal: it would clear the screen, set the title, move the cursor, reorder text or
 /// hide it.
-const HOSTILE: &str = r#"
-[[reply]]
-usage = { input = 100, output = 10 }
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "日本語の役 👩🏽 ✔️", task = "wide" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Abe\u202eesrever\u202c \u200bzero\u200d\u2066x\u2069\ufeff\u00ad", task = "around" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Talker", task = "talk" }
-[[reply]]
-usage = { input = 100, output = 10 }
-agent = "Talker"
-turn = 1
-[[reply.call]]
-tool = "message"
-arguments = { text = "one\r\u001b[2J\u001b[H\u001b]0;title\u0007\u001b[31mred\n[lead]: \u202eforged\u009b5A" }
-[[reply]]
-usage = { input = 100, output = 10 }
-agent = "Talker"
-turn = 2
-[[reply.call]]
-tool = "read_file"
-arguments = { path = "\u001b[2J\u001b[1;1H\u202etxt.exe\n\u0008\u0008x" }
-[[reply]]
-usage = { input = 100, output = 10 }
-task = "wide"
-turn = 1
-[[reply.call]]
-tool = "grep"
-arguments = { pattern = "e\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301 全角文字全角文字全角文字全角文字全角文字全角文字全角文字全角文字" }
-[[reply]]
-fault = "hang"
-"#;
+fn hostile() -> Script {
+    let forged = "one\r\u{1b}[2J\u{1b}[H\u{1b}]0;title\u{7}\u{1b}[31mred\n[lead]: \u{202e}forged\u{9b}5A";
+    Script::new()
+        .agent(
+            "lead",
+            [delegate("日本語の役 👩🏽 ✔️", "wide")
+                .delegate(
+                    "Abe\u{202e}esrever\u{202c} \u{200b}zero\u{200d}\u{2066}x\u{2069}\u{feff}\u{ad}",
+                    "around",
+                )
+                .delegate("Talker", "talk")
+                .turn(1)
+                .tokens(100, 10)],
+        )
+        .agent(
+            "Talker",
+            [
+                call("message", json!({ "text": forged })).tokens(100, 10),
+                call("read_file", json!({ "path": "\u{1b}[2J\u{1b}[1;1H\u{202e}txt.exe\n\u{8}\u{8}x" }))
+                    .turn(2)
+                    .tokens(100, 10),
+            ],
+        )
+        .turns([
+            call(
+                "grep",
+                json!({ "pattern": "é́́́́́́́ 全角文字全角文字全角文字全角文字全角文字全角文字全角文字全角文字" }),
+            )
+            .task("wide")
+            .tokens(100, 10),
+            fault(Fault::Hang),
+        ])
+}
 
 #[test]
 fn hostile_text_is_escaped() {
     let home = Home::new();
-    let mut window = Window::run(&home, (100, 24), HOSTILE, &[], &[("NO_COLOR", "1")]);
+    let mut window = Window::run(&home, (100, 24), hostile(), &[], &[("NO_COLOR", "1")]);
     window
         .wait_until("quiet", |screen| screen.contains("failed: read_file") && screen.contains("after grep"));
     assert_snapshot!("hostile_wide", window.screen());
@@ -250,47 +215,35 @@ fn colours_are_sent_only_where_they_are_wanted() {
 #[test]
 fn dumb_terminal_gets_plain_lines() {
     let home = Home::new();
-    let mut window = Window::run(&home, (100, 40), ENDS, &["--max-turns", "1"], &[("TERM", "dumb")]);
+    let mut window = Window::run(&home, (100, 40), ends(), &["--max-turns", "1"], &[("TERM", "dumb")]);
     assert_eq!(window.end(), 3, "{}", window.text());
     assert_snapshot!(window.text());
     assert_eq!(sequences(&window.sent()), BTreeSet::new());
 }
 
 /// Tree that ends: one sub-agent is done, one fails, and the lead reaches its limit.
-const ENDS: &str = r#"
-[price]
-input = 3.0
-output = 15.0
-[[reply]]
-usage = { input = 100, output = 10 }
-agent = "lead"
-purpose = "turn"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Greeter", task = "greet" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Breaker", task = "break" }
-[[reply]]
-usage = { input = 100, output = 10 }
-agent = "lead"
-text = "As far as I came."
-[[reply]]
-usage = { input = 100, output = 10 }
-agent = "Greeter"
-delay_ms = 300
-text = "Hello."
-[[reply]]
-agent = "Breaker"
-fault = "refused"
-"#;
+fn ends() -> Script {
+    Script::new()
+        .price(3.0, 15.0)
+        .agent(
+            "lead",
+            [
+                delegate("Greeter", "greet")
+                    .delegate("Breaker", "break")
+                    .purpose(Purpose::Turn)
+                    .tokens(100, 10),
+                reply("As far as I came.").tokens(100, 10),
+            ],
+        )
+        .agent("Greeter", [reply("Hello.").delay_ms(300).tokens(100, 10)])
+        .agent("Breaker", [fault(Fault::Refused)])
+}
 
 #[test]
 fn summary_names_outcomes_and_next_commands() {
     for (name, columns) in [("end_wide", 110), ("end_narrow", 40)] {
         let home = Home::new();
-        let mut window = Window::run(&home, (columns, 30), ENDS, &["--max-turns", "1"], &[]);
+        let mut window = Window::run(&home, (columns, 30), ends(), &["--max-turns", "1"], &[]);
         assert_eq!(window.end(), 3, "{}", window.text());
         assert_snapshot!(name, window.screen());
         let text = window.raw_text();
@@ -307,40 +260,39 @@ fn summary_names_outcomes_and_next_commands() {
 #[test]
 fn many_outcomes_are_folded_with_failures_first() {
     let home = Home::new();
-    let script = MANY.replace("\"hang\"", "\"refused\"");
-    let script = format!(
-        "[[reply]]\nagent = 'lead'\nturn = 2\ntext = 'over'\nusage = {{ input = 100, output = 10 }}\n{script}"
-    );
+    let over = reply("over").agent("lead").turn(2).tokens(100, 10);
+    let script = many(Script::new().reply(over), fault(Fault::Refused));
     let all = ["--max-agents", "300", "--set", "swarm.max_concurrent=1"];
-    let mut window = Window::run(&home, (100, 40), &script, &all, &[]);
+    let mut window = Window::run(&home, (100, 40), script, &all, &[]);
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_snapshot!(window.screen());
 }
 
 /// Sub-agents with a long label, a label of several lines, and the label of the lead. They work forever.
-const LABELS: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-usage = { input = 100, output = 10 }
-[[reply.call]]
-tool = "subagent"
-arguments = { label = "Find every place in the repository where an error is dropped without a word", task_prompt = "go" }
-[[reply.call]]
-tool = "subagent"
-arguments = { label = "[Reviewer]: done\nsecond line", task_prompt = "go" }
-[[reply.call]]
-tool = "subagent"
-arguments = { label = "Lead", task_prompt = "go" }
-[[reply]]
-fault = "hang"
-"#;
+fn labels() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [call(
+                "subagent",
+                json!({
+                    "label": "Find every place in the repository where an error is dropped without a word",
+                    "task_prompt": "go",
+                }),
+            )
+            .call("subagent", json!({ "label": "[Reviewer]: done\nsecond line", "task_prompt": "go" }))
+            .call("subagent", json!({ "label": "Lead", "task_prompt": "go" }))
+            .turn(1)
+            .tokens(100, 10)],
+        )
+        .reply(fault(Fault::Hang))
+}
 
 #[test]
 fn labels_of_any_text_are_shown_on_one_line() {
     let home = Home::new();
     let arguments = ["--faces", "subagent"];
-    let mut window = Window::run(&home, (100, 12), LABELS, &arguments, &[("NO_COLOR", "1")]);
+    let mut window = Window::run(&home, (100, 12), labels(), &arguments, &[("NO_COLOR", "1")]);
     window.wait_until("quiet", |screen| screen.matches("thinking").count() == 3);
     assert_snapshot!("labels_wide", window.screen());
     window.resize(60, 12);
