@@ -1,32 +1,18 @@
 //! Sub-agent sessions: as sub-agents if the client supports them, otherwise as tool calls.
 
+use brigade_testing::{Fault, Reply, Script, delegate, fault, reply};
 use serde_json::{Value, json};
 
 use crate::agent::support::TestEnv;
 
-const TEAM: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Reader", task = "read it all" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Writer", task = "write it all" }
-[[reply]]
-agent = "Writer"
-turn = 1
-text = "I begin to write."
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "w.txt", content = "w" }
-[[reply]]
-agent = "lead"
-text = "All is done."
-[[reply]]
-text = "My part is done."
-"#;
+fn team(writer: Reply) -> Script {
+    let writes = writer.call("write_file", json!({ "path": "w.txt", "content": "w" }));
+    Script::new()
+        .agent("lead", [delegate("Reader", "read it all").delegate("Writer", "write it all").turn(1)])
+        .agent("Writer", [writes.turn(1)])
+        .agent("lead", [reply("All is done.")])
+        .reply("My part is done.")
+}
 
 fn titles(updates: &[Value]) -> Vec<String> {
     updates.iter().filter_map(|update| update["title"].as_str().map(str::to_owned)).collect()
@@ -34,7 +20,7 @@ fn titles(updates: &[Value]) -> Vec<String> {
 
 #[tokio::test]
 async fn client_without_subagent_support_sees_children_as_tool_calls() {
-    let env = TestEnv::new(TEAM);
+    let env = TestEnv::new(team(reply("I begin to write.")));
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     client.prompt(&session, "go").await.unwrap();
@@ -61,7 +47,7 @@ async fn client_without_subagent_support_sees_children_as_tool_calls() {
 
 #[tokio::test]
 async fn client_with_subagent_support_sees_children_as_sessions() {
-    let env = TestEnv::new(TEAM);
+    let env = TestEnv::new(team(reply("I begin to write.")));
     let mut client = env.client_with(json!({"subagents": {}})).await;
     let session = client.open(&env.path()).await;
     client.prompt(&session, "go").await.unwrap();
@@ -87,8 +73,7 @@ async fn client_with_subagent_support_sees_children_as_sessions() {
 
 #[tokio::test]
 async fn one_child_can_be_cancelled_while_the_others_continue() {
-    let script = TEAM.replace("text = \"I begin to write.\"", "fault = \"hang\"");
-    let env = TestEnv::new(&script);
+    let env = TestEnv::new(team(fault(Fault::Hang)));
     let mut client = env.client_with(json!({"subagents": {}})).await;
     let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "go").await;
@@ -104,8 +89,7 @@ async fn one_child_can_be_cancelled_while_the_others_continue() {
 
 #[tokio::test]
 async fn tell_command_reaches_a_running_agent() {
-    let script = TEAM.replace("text = \"I begin to write.\"", "fault = \"hang\"");
-    let env = TestEnv::new(&script);
+    let env = TestEnv::new(team(fault(Fault::Hang)));
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "go").await;

@@ -1,12 +1,13 @@
 //! Invalid messages of a client.
 
+use brigade_testing::Script;
 use serde_json::{Value, json};
 
 use crate::agent::support::TestEnv;
 
 #[tokio::test]
 async fn invalid_input_gets_an_error_code_and_the_connection_continues() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\n");
+    let env = TestEnv::new(Script::new().reply("x"));
     let mut client = env.client().await;
     for (line, code) in [
         ("{\"jsonrpc\": \"2.0\"", -32700),
@@ -40,7 +41,7 @@ async fn invalid_input_gets_an_error_code_and_the_connection_continues() {
 
 #[tokio::test]
 async fn line_over_the_limit_is_dropped_while_it_is_read() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\n");
+    let env = TestEnv::new(Script::new().reply("x"));
     let mut client = env.client().await;
     client.send_line(&"x".repeat(11 * 1024 * 1024)).await;
     let message = client.next().await;
@@ -51,7 +52,7 @@ async fn line_over_the_limit_is_dropped_while_it_is_read() {
 
 #[tokio::test]
 async fn request_before_initialize_is_refused() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\n");
+    let env = TestEnv::new(Script::new().reply("x"));
     let mut client = env.uninitialized_client();
     let refused = client.call("session/list", json!({})).await.unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("initialize"));

@@ -4,36 +4,22 @@ use std::time::Duration;
 
 use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
+use brigade_testing::{Script, call, delegate, reply};
 use serde_json::json;
 
 use crate::agent::support::TestEnv;
 
 /// The lead delegates, its child delegates too, and the grandchild writes.
-const DEEP: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Middle", task = "see to it" }
-[[reply]]
-agent = "Middle"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Deep", task = "write it" }
-[[reply]]
-agent = "Deep"
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "deep.txt", content = "here" }
-[[reply]]
-text = "{results}"
-"#;
+fn deep() -> Script {
+    Script::new()
+        .agent("lead", [delegate("Middle", "see to it").turn(1)])
+        .agent("Middle", [delegate("Deep", "write it").turn(1)])
+        .agent("Deep", [call("write_file", json!({ "path": "deep.txt", "content": "here" })).turn(1)])
+        .reply("{results}")
+}
 
 fn test_env() -> TestEnv {
-    TestEnv::new(DEEP).in_mode(Mode::Ask)
+    TestEnv::new(deep()).in_mode(Mode::Ask)
 }
 
 #[tokio::test]
@@ -116,18 +102,11 @@ async fn session_cancel_ends_open_permission_requests() {
 
 #[tokio::test]
 async fn several_permission_requests_are_answered_in_any_order() {
-    let script = r#"
-[[reply]]
-turn = 1
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "a", content = "a" }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "b", content = "b" }
-[[reply]]
-text = "end"
-"#;
+    let script = Script::new().turns([
+        call("write_file", json!({ "path": "a", "content": "a" }))
+            .call("write_file", json!({ "path": "b", "content": "b" })),
+        reply("end"),
+    ]);
     let env = TestEnv::new(script).in_mode(Mode::Ask);
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;

@@ -1,27 +1,23 @@
 //! Prompts: streaming, tool calls, stop reasons and cancellation.
 
 use brigade_core::permission::Mode;
+use brigade_testing::{Fault, Script, call, fault, reply};
 use serde_json::{Value, json};
 
 use crate::agent::support::TestEnv;
 
-const TWO_STEPS: &str = r#"
-[[reply]]
-turn = 1
-text = "I write it down."
-chunks = 4
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "notes/a.txt", content = "one" }
-[[reply]]
-turn = 2
-text = "Done: {results}"
-usage = { input = 30, output = 12 }
-"#;
+fn two_steps() -> Script {
+    Script::new().turns([
+        reply("I write it down.")
+            .call("write_file", json!({ "path": "notes/a.txt", "content": "one" }))
+            .chunks(4),
+        reply("Done: {results}").turn(2).tokens(30, 12),
+    ])
+}
 
 #[tokio::test]
 async fn prompt_streams_its_reply_tool_calls_and_usage() {
-    let env = TestEnv::new(TWO_STEPS);
+    let env = TestEnv::new(two_steps());
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let end = client.prompt(&session, "Write a note").await.unwrap();
@@ -49,7 +45,7 @@ async fn prompt_streams_its_reply_tool_calls_and_usage() {
 
 #[tokio::test]
 async fn second_prompt_continues_the_session() {
-    let script = "[[reply]]\nturn = 1\ntext = 'First.'\n[[reply]]\nturn = 2\ntext = 'Second.'\n";
+    let script = Script::new().turns([reply("First."), reply("Second.").turn(2)]);
     let env = TestEnv::new(script);
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
@@ -66,7 +62,7 @@ async fn second_prompt_continues_the_session() {
 
 #[tokio::test]
 async fn cancel_ends_the_round_and_leaves_nothing_running() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\nfault = 'hang'\n");
+    let env = TestEnv::new(Script::new().reply(reply("x").fault(Fault::Hang)));
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "wait").await;
@@ -82,7 +78,7 @@ async fn cancel_ends_the_round_and_leaves_nothing_running() {
 #[tokio::test]
 async fn end_of_input_cancels_the_running_round() {
     use brigade::Store;
-    let env = TestEnv::new("[[reply]]\nfault = 'hang'\n");
+    let env = TestEnv::new(Script::new().reply(fault(Fault::Hang)));
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     client.start_prompt(&session, "wait").await;
@@ -97,13 +93,7 @@ async fn end_of_input_cancels_the_running_round() {
 
 #[tokio::test]
 async fn two_sessions_run_in_parallel_and_a_busy_one_refuses_a_prompt() {
-    let script = r#"
-[[reply]]
-task = "slow"
-fault = "hang"
-[[reply]]
-text = "Quick."
-"#;
+    let script = Script::new().reply(fault(Fault::Hang).task("slow")).reply("Quick.");
     let env = TestEnv::new(script);
     let mut client = env.client().await;
     let (slow, quick) = (client.open(&env.path()).await, client.open(&env.path()).await);
@@ -122,7 +112,7 @@ text = "Quick."
 
 #[tokio::test]
 async fn limits_and_failures_are_reported() {
-    let script = "[[reply]]\n[[reply.call]]\ntool = 'echo'\narguments = { text = '{turn}' }\n";
+    let script = Script::new().reply(call("echo", json!({ "text": "{turn}" })));
     let env = TestEnv::new(script);
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
@@ -133,7 +123,7 @@ async fn limits_and_failures_are_reported() {
     );
     assert!(client.agent_text(&session).contains("(incomplete: turns)"));
 
-    let env = TestEnv::new("[[reply]]\nfault = 'refused'\n");
+    let env = TestEnv::new(Script::new().reply(fault(Fault::Refused)));
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let failed = client.prompt(&session, "x").await.unwrap_err();
@@ -145,15 +135,9 @@ async fn limits_and_failures_are_reported() {
 
 #[tokio::test]
 async fn cut_off_reply_is_distinguished_from_the_next_attempt() {
-    let script = r#"
-[[reply]]
-attempt = 1
-text = "half a reply that is cut off somewhere here"
-chunks = 4
-fault = "cut"
-[[reply]]
-text = "Whole."
-"#;
+    let script = Script::new()
+        .reply(reply("half a reply that is cut off somewhere here").fault(Fault::Cut).attempt(1).chunks(4))
+        .reply("Whole.");
     let env = TestEnv::new(script);
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
@@ -165,7 +149,7 @@ text = "Whole."
 
 #[tokio::test]
 async fn mode_and_model_changes_apply_from_the_next_prompt() {
-    let env = TestEnv::new(TWO_STEPS).in_mode(Mode::Ask);
+    let env = TestEnv::new(two_steps()).in_mode(Mode::Ask);
     let mut client = env.client().await;
     let opened = client.call("session/new", json!({"cwd": env.path(), "mcpServers": []})).await.unwrap();
     let session = opened["sessionId"].as_str().unwrap().to_owned();

@@ -3,6 +3,7 @@
 use brigade::Store;
 use brigade_core::permission::Mode;
 use brigade_core::{Event, Limit};
+use brigade_testing::Script;
 use serde_json::json;
 
 use crate::agent::support::TestEnv;
@@ -13,7 +14,7 @@ fn meta_at_depth(depth: u32) -> serde_json::Value {
 
 #[tokio::test]
 async fn remote_context_depth_and_budget_apply() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\n").with_max_depth(3);
+    let env = TestEnv::new(Script::new().reply("x")).with_max_depth(3);
     let mut client = env.client().await;
     let new = json!({"cwd": env.path(), "mcpServers": [], "_meta": meta_at_depth(3)});
     let opened = client.call("session/new", new).await.unwrap();
@@ -31,7 +32,7 @@ async fn remote_context_depth_and_budget_apply() {
 
 #[tokio::test]
 async fn session_remote_context_limits_every_round() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\n").in_mode(Mode::Auto);
+    let env = TestEnv::new(Script::new().reply("x")).in_mode(Mode::Auto);
     let mut client = env.client().await;
     let end = 4_000_000_000_000_u64;
     let remote_context = json!({"brigade/hop": {"depth": 3, "deepest": 7, "tokens": 100_000, "deadline": end, "mode": "plan"}});
@@ -56,7 +57,7 @@ async fn session_remote_context_limits_every_round() {
 
 #[tokio::test]
 async fn prompt_remote_context_limits_its_round_and_later_mode_and_depth() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\n").in_mode(Mode::Auto);
+    let env = TestEnv::new(Script::new().reply("x")).in_mode(Mode::Auto);
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let prompt = |remote_context| {
@@ -86,7 +87,7 @@ async fn prompt_remote_context_limits_its_round_and_later_mode_and_depth() {
 
 #[tokio::test]
 async fn remote_context_too_deep_or_malformed_stores_nothing() {
-    let env = TestEnv::new("[[reply]]\ntext = 'x'\n").with_max_depth(3);
+    let env = TestEnv::new(Script::new().reply("x")).with_max_depth(3);
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let prompt =

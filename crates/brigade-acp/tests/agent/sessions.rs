@@ -1,27 +1,22 @@
 //! New and recorded sessions.
 
 use brigade_core::permission::Mode;
+use brigade_testing::{Script, reply};
 use serde_json::json;
 
 use crate::agent::support::TestEnv;
 
-const TALK: &str = r#"
-[[reply]]
-turn = 1
-text = "I look."
-[[reply.call]]
-tool = "echo"
-arguments = { text = "seen" }
-[[reply]]
-turn = 2
-text = "First answer."
-[[reply]]
-text = "Second answer."
-"#;
+fn talk() -> Script {
+    Script::new().turns([
+        reply("I look.").call("echo", json!({ "text": "seen" })),
+        reply("First answer."),
+        reply("Second answer."),
+    ])
+}
 
 #[tokio::test]
 async fn session_load_replays_the_transcript_to_another_connection() {
-    let env = TestEnv::new(TALK);
+    let env = TestEnv::new(talk());
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
@@ -50,7 +45,7 @@ async fn session_load_replays_the_transcript_to_another_connection() {
 
 #[tokio::test]
 async fn loaded_session_keeps_the_stricter_of_old_and_current_mode() {
-    let env = TestEnv::new(TALK).in_mode(Mode::Auto);
+    let env = TestEnv::new(talk()).in_mode(Mode::Auto);
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
@@ -78,7 +73,7 @@ async fn loaded_session_keeps_the_stricter_of_old_and_current_mode() {
 
 #[tokio::test]
 async fn configured_model_replaces_the_recorded_one() {
-    let env = TestEnv::new(TALK);
+    let env = TestEnv::new(talk());
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
@@ -94,7 +89,7 @@ async fn configured_model_replaces_the_recorded_one() {
 
 #[tokio::test]
 async fn sessions_are_listed_closed_and_deleted() {
-    let env = TestEnv::new(TALK);
+    let env = TestEnv::new(talk());
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
@@ -113,7 +108,7 @@ async fn sessions_are_listed_closed_and_deleted() {
 
 #[tokio::test]
 async fn invalid_folder_and_unknown_session_are_refused() {
-    let env = TestEnv::new(TALK);
+    let env = TestEnv::new(talk());
     let mut client = env.client().await;
     let file = env.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -139,7 +134,7 @@ async fn invalid_folder_and_unknown_session_are_refused() {
 
 #[tokio::test]
 async fn available_commands_are_sent_after_the_session_opens() {
-    let env = TestEnv::new(TALK);
+    let env = TestEnv::new(talk());
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let update = client

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::model::script::Script;
+use brigade::model::script;
 use brigade::store::MemoryStore;
 use brigade::{ApprovalPolicy, Models, Runtime, Settings, Store, Workspace};
 use brigade_acp::agent::{EnvironmentError, Host, SessionEnvironment, serve};
 use brigade_core::Event;
 use brigade_core::grant::{Authority, Grant};
 use brigade_core::permission::Mode;
+use brigade_testing::Script;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) struct TestEnv {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: Arc<MemoryStore>,
-    script: Script,
+    script: script::Script,
     mode: Mode,
     depth: u32,
     question_timeout: Duration,
@@ -34,11 +35,11 @@ pub(crate) struct TestEnv {
 }
 
 impl TestEnv {
-    pub(crate) fn new(script: &str) -> TestEnv {
+    pub(crate) fn new(script: Script) -> TestEnv {
         TestEnv {
             folder: tempfile::tempdir().unwrap(),
             store: Arc::new(MemoryStore::new()),
-            script: Script::parse(script).unwrap(),
+            script: script.model(),
             mode: Mode::Edit,
             depth: 10,
             question_timeout: Duration::from_secs(600),
@@ -87,7 +88,7 @@ impl TestEnv {
         settings.limits.question_timeout = self.question_timeout;
         settings.delegation_styles.swarm.max_depth = 3;
         settings.limits.retry_pause = Duration::from_millis(1);
-        let named = Script::parse("[[reply]]\ntext = 'I am another.'").unwrap();
+        let named = Script::new().reply("I am another.").model();
         let models = Models::default().with("script", self.script.clone()).with("other", self.script.clone());
         let models = models.with("named", named);
         Runtime::new(self.store.clone(), settings, models)

@@ -6,6 +6,7 @@ use brigade::core::delegation::LimitKind;
 use brigade::core::{Agent, Backend, Event, Limit, RemoteContext, Resources, Status};
 use brigade::{Settings, Task};
 use brigade_acp::client::AgentServer;
+use brigade_testing::Script;
 
 use super::setup::{
     child_end, count, first_child, harness, harness_with_script, notes, wait_until, wait_until_gone,
@@ -114,7 +115,7 @@ async fn deadline_ends_the_agent_with_its_partial_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn root_external_agent_has_the_same_limits() {
     let asked = async |commands: &str, tweak: fn(&mut Settings, &mut AgentServer)| {
-        let harness = harness_with_script("[[reply]]\ntext = 'x'", tweak);
+        let harness = harness_with_script(Script::new().reply("x"), tweak);
         let backend = Backend::Acp("fix".to_owned());
         let agent = Agent { id: "ext".to_owned(), backend, ..Agent::default() };
         let ending = harness.run_task(Task::new(commands).agent(agent)).await;

@@ -6,19 +6,17 @@ use std::time::Duration;
 use brigade::core::{Budget, Limit};
 use brigade::{Runtime, Task};
 use brigade_acp::client::AgentOptions;
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
 
 use super::setup::{count, harness_with_script, pids, start_as, wait_until_gone};
 use super::support::{Harness, end};
 
 /// A lead that delegates this many tasks at once.
-fn many(tasks: usize, task: &str) -> String {
-    let mut script = "[[reply]]\nagent = 'lead'\nturn = 1\n".to_owned();
-    for _ in 0..tasks {
-        script.push_str("[[reply.call]]\ntool = 'subagent_delegate'\n[reply.call.arguments]\n");
-        script.push_str(&format!("serverName = 'fix'\ndescription = 'Ext'\ntask = '{task}'\n"));
-    }
-    script.push_str("[[reply]]\nagent = 'lead'\ntext = '{results}'\n");
-    script
+fn many(tasks: u32, task: &str) -> Script {
+    let arguments = json!({ "serverName": "fix", "description": "Ext", "task": task });
+    let calls = call("subagent_delegate", arguments).repeat(tasks);
+    Script::new().agent("lead", [calls, reply("{results}")])
 }
 
 async fn run(runtime: &Runtime) -> String {
@@ -39,7 +37,7 @@ fn memory(pid: u32) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_delegations_share_one_process_without_leaking() {
-    let harness = harness_with_script(&many(100, "!say counted"), |_, server| start_as(server, "closes"));
+    let harness = harness_with_script(many(100, "!say counted"), |_, server| start_as(server, "closes"));
     let runtime = harness.runtime();
     let mut memories = Vec::new();
     for round in 1..=10 {
@@ -59,7 +57,7 @@ async fn thousand_delegations_share_one_process_without_leaking() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn process_takes_at_most_max_sessions() {
-    let harness = harness_with_script(&many(6, "!meet 6"), |_, server| server.max_sessions = 2);
+    let harness = harness_with_script(many(6, "!meet 6"), |_, server| server.max_sessions = 2);
     run(&harness.runtime()).await;
     assert_eq!((count(&harness, "start"), count(&harness, "prompt")), (3, 6));
     wait_until_gone(&harness).await;
@@ -67,7 +65,7 @@ async fn process_takes_at_most_max_sessions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_for_one_start_share_its_failure() {
-    let harness = harness_with_script(&many(4, "!say a"), |_, server| {
+    let harness = harness_with_script(many(4, "!say a"), |_, server| {
         start_as(server, "silent");
         server.start_timeout = Duration::from_secs(3);
     });
@@ -79,12 +77,25 @@ async fn waiters_for_one_start_share_its_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_with_different_arguments_get_separate_processes() {
-    let script = "[[reply]]\nagent = 'lead'\nturn = 1\n\
-        [[reply.call]]\ntool = 'subagent_delegate'\n[reply.call.arguments]\nserverName = 'fix'\n\
-        description = 'Ext'\ntask = '!arguments'\nagentId = 'fast'\n\
-        [[reply.call]]\ntool = 'subagent_delegate'\n[reply.call.arguments]\nserverName = 'fix'\n\
-        description = 'Ext'\ntask = '!settings'\n\
-        [[reply]]\nagent = 'lead'\ntext = '{results}'\n";
+    let script = Script::new().agent(
+        "lead",
+        [
+            call(
+                "subagent_delegate",
+                json!({
+                    "serverName": "fix",
+                    "description": "Ext",
+                    "task": "!arguments",
+                    "agentId": "fast",
+                }),
+            )
+            .call(
+                "subagent_delegate",
+                json!({ "serverName": "fix", "description": "Ext", "task": "!settings" }),
+            ),
+            reply("{results}"),
+        ],
+    );
     let harness = harness_with_script(script, |_, server| {
         server.options = AgentOptions { mode: Some("code".to_owned()), ..AgentOptions::default() };
         let fast = AgentOptions {
@@ -107,7 +118,7 @@ async fn unknown_mode_is_reported() {
         "unknown mode 'fly'. The agent offers: plan, code",
     )] {
         let options = Arc::new(Mutex::new(options));
-        let harness: Harness = harness_with_script(&many(1, "!say a"), move |_, server| {
+        let harness: Harness = harness_with_script(many(1, "!say a"), move |_, server| {
             server.options = options.lock().unwrap().clone();
         });
         let text = run(&harness.runtime()).await;

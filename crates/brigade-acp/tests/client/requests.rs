@@ -6,6 +6,8 @@ use brigade::ApprovalPolicy;
 use brigade::core::event::Effect;
 use brigade::core::permission::Mode;
 use brigade::core::{Event, Status};
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::json;
 
 use super::setup::{
     child_end, first_child, harness, harness_with_calls, harness_with_script, wait_until_gone,
@@ -44,40 +46,16 @@ async fn file_requests_go_through_the_permission_check() {
 /// Runs an external agent with these commands next to a `Coder` that changes `a.txt`, and returns the
 /// responses to the agent.
 async fn run_beside_a_coder(commands: &str) -> Vec<String> {
-    let commands = serde_json::to_string(commands).unwrap();
-    let script = format!(
-        r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = {{ role = "Ext", task = {commands} }}
-[[reply.call]]
-tool = "delegate"
-arguments = {{ role = "Coder", task = "x" }}
-[[reply]]
-agent = "lead"
-text = "done"
-[[reply]]
-agent = "Coder"
-turn = 1
-[[reply.call]]
-tool = "read_file"
-arguments = {{ path = "a.txt" }}
-[[reply]]
-agent = "Coder"
-turn = 2
-delay_ms = 500
-[[reply.call]]
-tool = "write_file"
-arguments = {{ path = "a.txt", content = "coder" }}
-[[reply]]
-agent = "Coder"
-text = "coded"
-"#
-    );
-    let harness = harness_with_script(&script, |settings, _| settings.permissions.mode = Mode::Auto);
+    let script =
+        Script::new().agent("lead", [delegate("Ext", commands).delegate("Coder", "x"), reply("done")]).agent(
+            "Coder",
+            [
+                call("read_file", json!({ "path": "a.txt" })),
+                call("write_file", json!({ "path": "a.txt", "content": "coder" })).delay_ms(500),
+                reply("coded"),
+            ],
+        );
+    let harness = harness_with_script(script, |settings, _| settings.permissions.mode = Mode::Auto);
     std::fs::write(harness.path().join("a.txt"), "old").unwrap();
     std::fs::write(harness.path().join("b.txt"), "old").unwrap();
     let ending = harness.run().await;

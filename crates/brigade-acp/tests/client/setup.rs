@@ -14,6 +14,8 @@ use brigade::tool::ShellSettings;
 use brigade::{RunResult, Secret, Settings};
 use brigade_acp::client::{Acp, AgentOptions, AgentServer};
 use brigade_sandbox::GuardCommand;
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
 
 use super::fixture;
 use super::support::Harness;
@@ -96,22 +98,16 @@ pub(super) fn harness_with_calls(
     calls: &[(&str, &str)],
     tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static,
 ) -> Harness {
-    let mut script = String::new();
-    for (index, (tool, task)) in calls.iter().enumerate() {
-        let task = serde_json::to_string(task).unwrap();
-        script.push_str(&format!(
-            "[[reply]]\nagent = 'lead'\nturn = {}\n[[reply.call]]\ntool = '{tool}'\n[reply.call.arguments]\n\
-             role = 'Ext'\ndescription = 'Ext'\nserverName = 'fix'\ntask = {task}\n",
-            index + 1
-        ));
-    }
-    script.push_str("[[reply]]\nagent = 'lead'\ntext = '{results}'\n");
-    harness_with_script(&script, tweak)
+    let calls = calls.iter().map(|(tool, task)| {
+        call(tool, json!({ "role": "Ext", "description": "Ext", "serverName": "fix", "task": task }))
+    });
+    let script = Script::new().agent("lead", calls.chain([reply("{results}")]));
+    harness_with_script(script, tweak)
 }
 
 /// The same with a custom script.
 pub(super) fn harness_with_script(
-    script: &str,
+    script: Script,
     tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static,
 ) -> Harness {
     Harness::with(script, move |settings| {

@@ -2,12 +2,15 @@
 
 use brigade::Settings;
 use brigade::core::permission::Mode;
+use brigade_testing::{Script, call, reply};
 use serde_json::json;
 
 use crate::support::{Client, TestServer, delegate, result_text, session};
 
-const WRITES: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
-                      arguments = { path = 'a.txt', content = 'new' }\n[[reply]]\ntext = '{results}'\n";
+fn writes() -> Script {
+    Script::new()
+        .turns([call("write_file", json!({ "path": "a.txt", "content": "new" })), reply("{results}")])
+}
 
 fn asks(settings: &mut Settings) {
     settings.permissions.mode = Mode::Ask;
@@ -15,7 +18,7 @@ fn asks(settings: &mut Settings) {
 
 #[tokio::test]
 async fn approval_without_elicitation_support_is_denied() {
-    let test = TestServer::with(WRITES, asks);
+    let test = TestServer::with(writes(), asks);
     let client = test.client(Client::default()).await;
     let result = client.call_tool(delegate()).await.unwrap();
     assert!(result_text(&result).contains("--mode"), "{}", result_text(&result));
@@ -25,7 +28,7 @@ async fn approval_without_elicitation_support_is_denied() {
 #[tokio::test]
 async fn elicitation_answer_decides_the_approval() {
     for (answer, is_written) in [("once", true), ("always", true), ("no", false)] {
-        let test = TestServer::with(WRITES, asks);
+        let test = TestServer::with(writes(), asks);
         let person =
             Client { answers: Some(json!({ "answer": answer, "word": "not there" })), ..Client::default() };
         let client = test.client(person.clone()).await;

@@ -5,15 +5,16 @@ use std::time::Duration;
 use brigade::Store;
 use brigade::core::delegation_styles::ExtraParameter;
 use brigade::core::{Event, Status};
+use brigade_testing::{Fault, Script, fault, reply};
 use rmcp::ServiceError;
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
-use crate::support::{Client, FOUR, HANGS, TestServer, call, delegate, from, result_text, session};
+use crate::support::{Client, TestServer, call, delegate, four, from, hangs, result_text, session};
 
 #[tokio::test]
 async fn delegation_and_session_tools_are_listed() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let client = test.client(Client::default()).await;
     let tools = client.list_all_tools().await.unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
@@ -25,7 +26,7 @@ async fn delegation_and_session_tools_are_listed() {
 
 #[tokio::test]
 async fn call_result_carries_session_and_usage() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let client = test.client(Client::default()).await;
     let result = client.call_tool(delegate()).await.unwrap();
     assert_eq!(result_text(&result), "[Child]: Four.");
@@ -37,8 +38,7 @@ async fn call_result_carries_session_and_usage() {
 
 #[tokio::test]
 async fn child_uses_the_configured_model() {
-    let test =
-        TestServer::new("[[reply]]\nagent = 'mcp'\nfault = 'refused'\n[[reply]]\ntext = 'I was asked.'\n");
+    let test = TestServer::new(Script::new().agent("mcp", [fault(Fault::Refused)]).reply("I was asked."));
     let client = test.client(Client::default()).await;
     let result = client.call_tool(delegate()).await.unwrap();
     assert_eq!(result_text(&result), "[Child]: I was asked.");
@@ -46,7 +46,7 @@ async fn child_uses_the_configured_model() {
 
 #[tokio::test]
 async fn wrong_arguments_are_refused_by_the_tool() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let client = test.client(Client::default()).await;
     let result = client.call_tool(call("delegate", json!({ "role": "Child" }))).await.unwrap();
     assert_eq!(result.is_error, Some(true));
@@ -55,7 +55,7 @@ async fn wrong_arguments_are_refused_by_the_tool() {
 
 #[tokio::test]
 async fn unknown_tool_is_a_protocol_error() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let client = test.client(Client::default()).await;
     for tool in ["shell", "subagent", "read_file", "message"] {
         let error = client.call_tool(call(tool, json!({}))).await.unwrap_err();
@@ -68,8 +68,9 @@ async fn unknown_tool_is_a_protocol_error() {
 
 #[tokio::test]
 async fn progress_increases_and_names_the_agent() {
-    let script = "[[reply]]\nagent = 'Child'\nturn = 1\ndelay_ms = 400\n[[reply.call]]\ntool = 'list_dir'\n\
-                  arguments = { path = '.' }\n[[reply]]\ntext = 'done'\ndelay_ms = 400\n";
+    let script = Script::new()
+        .agent("Child", [brigade_testing::call("list_dir", json!({ "path": "." })).turn(1).delay_ms(400)])
+        .reply(reply("done").delay_ms(400));
     let test = TestServer::new(script);
     let listener = Client::default();
     let client = test.client(listener.clone()).await;
@@ -83,7 +84,7 @@ async fn progress_increases_and_names_the_agent() {
 
 #[tokio::test]
 async fn cancelled_request_stops_its_tree() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let client = test.client(Client::default()).await;
     let (root, child) = tokio::select! {
         result = client.call_tool(delegate()) => panic!("{result:?}"),
@@ -96,7 +97,7 @@ async fn cancelled_request_stops_its_tree() {
 
 #[tokio::test]
 async fn detached_agent_outlives_the_call_but_not_the_server() {
-    let test = TestServer::with(HANGS, |settings| {
+    let test = TestServer::with(hangs(), |settings| {
         settings.delegation_styles.delegation.extras = [ExtraParameter::Background].into();
     });
     let client = test.client(Client::default()).await;
@@ -115,7 +116,7 @@ async fn detached_agent_outlives_the_call_but_not_the_server() {
 
 #[tokio::test]
 async fn disconnected_client_stops_its_trees() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let client = test.client(Client::default()).await;
     let peer = client.peer().clone();
     let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await.is_ok() });
@@ -128,7 +129,7 @@ async fn disconnected_client_stops_its_trees() {
 
 #[tokio::test]
 async fn closed_server_leaves_nothing_running_and_starts_nothing() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let client = test.client(Client::default()).await;
     let peer = client.peer().clone();
     let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await });
@@ -145,7 +146,7 @@ fn with_remote_context(remote_context: Value) -> rmcp::model::CallToolRequestPar
 
 #[tokio::test]
 async fn remote_context_limits_depth_and_malformed_is_refused() {
-    let test = TestServer::with(FOUR, |settings| settings.delegation_styles.swarm.max_depth = 9);
+    let test = TestServer::with(four(), |settings| settings.delegation_styles.swarm.max_depth = 9);
     let client = test.client(Client::default()).await;
     let fits = client
         .call_tool(with_remote_context(json!({ "depth": 1, "deepest": 3, "lineage": ["far"] })))
@@ -167,7 +168,7 @@ async fn remote_context_limits_depth_and_malformed_is_refused() {
 
 #[tokio::test]
 async fn clients_call_in_parallel() {
-    let test = TestServer::new("[[reply]]\ntext = '{task}'\ndelay_ms = 50\n");
+    let test = TestServer::new(Script::new().reply(reply("{task}").delay_ms(50)));
     let (one, two) = (test.client(Client::default()).await, test.client(Client::default()).await);
     let calls = (0..16).map(|number| {
         let client = if number % 2 == 0 { one.peer() } else { two.peer() };

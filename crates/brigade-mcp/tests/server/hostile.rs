@@ -6,7 +6,7 @@ use brigade_mcp::stdio;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::support::{FOUR, TEST_TIMEOUT, TestServer};
+use crate::support::{TEST_TIMEOUT, TestServer, four};
 
 fn lines() -> Vec<Vec<u8>> {
     let meta = |version: &str| {
@@ -80,7 +80,7 @@ fn lines() -> Vec<Vec<u8>> {
 
 /// Writes lines, then sends a ping, and returns the result of the server after the client has disconnected.
 async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let (here, there) = tokio::io::duplex(1 << 20);
     let (input, output) = tokio::io::split(there);
     let served = tokio::spawn(stdio::serve(test.server.clone(), input, output, std::future::pending()));

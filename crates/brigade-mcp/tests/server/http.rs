@@ -14,7 +14,7 @@ use rmcp::{ClientServiceExt, RoleClient, ServiceExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
-use crate::support::{Client, FOUR, HANGS, TEST_TIMEOUT, TestServer, call, delegate, result_text};
+use crate::support::{Client, TEST_TIMEOUT, TestServer, call, delegate, four, hangs, result_text};
 
 const TOKEN: &str = "a-token-of-this-test";
 
@@ -73,7 +73,7 @@ impl HttpServer {
 
 #[tokio::test]
 async fn silent_connections_do_not_block_authenticated_clients() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let server_http = listen(&test).await;
     let client = server_http.client().await;
     let mut silent = Vec::new();
@@ -94,7 +94,7 @@ async fn silent_connections_do_not_block_authenticated_clients() {
 
 #[tokio::test]
 async fn clients_of_either_lifecycle_call_over_http() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let server_http = listen(&test).await;
     let client = server_http.client().await;
     assert_eq!(result_text(&client.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
@@ -107,7 +107,7 @@ async fn clients_of_either_lifecycle_call_over_http() {
 
 #[tokio::test]
 async fn requests_without_the_token_are_rejected() {
-    let server_http = listen(&TestServer::new(FOUR)).await;
+    let server_http = listen(&TestServer::new(four())).await;
     for headers in
         [&[][..], &[("authorization", "Bearer wrong-token-of-this")], &[("authorization", "Basic eDp5")]]
     {
@@ -122,7 +122,7 @@ async fn requests_without_the_token_are_rejected() {
 
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_rejected_even_with_the_token() {
-    let server_http = listen(&TestServer::new(FOUR)).await;
+    let server_http = listen(&TestServer::new(four())).await;
     let right = format!("Bearer {TOKEN}");
     for (name, value, expected) in [
         ("host", "evil.example", StatusCode::FORBIDDEN),
@@ -142,7 +142,7 @@ async fn foreign_hosts_and_origins_are_rejected_even_with_the_token() {
 
 #[tokio::test]
 async fn preflight_of_an_allowed_origin_succeeds() {
-    let server_http = listen(&TestServer::new(FOUR)).await;
+    let server_http = listen(&TestServer::new(four())).await;
     let ask = |origin: &'static str| {
         http_client().request(reqwest::Method::OPTIONS, server_http.url()).header("origin", origin).send()
     };
@@ -154,7 +154,7 @@ async fn preflight_of_an_allowed_origin_succeeds() {
 
 #[tokio::test]
 async fn oversized_and_malformed_bodies_are_rejected() {
-    let server_http = listen(&TestServer::new(FOUR)).await;
+    let server_http = listen(&TestServer::new(four())).await;
     let send = |body: String| {
         http_client()
             .post(server_http.url())
@@ -184,7 +184,7 @@ async fn oversized_and_malformed_bodies_are_rejected() {
 
 #[tokio::test]
 async fn deleted_session_stops_its_trees() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let server_http = listen(&test).await;
     let client = server_http.client().await;
     let peer = client.peer().clone();
@@ -198,7 +198,7 @@ async fn deleted_session_stops_its_trees() {
 
 #[tokio::test]
 async fn idle_sessions_are_evicted_and_waiting_ones_kept() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let server_http = listen(&test).await;
     let waiting = server_http.client().await;
     let peer = waiting.peer().clone();
@@ -255,7 +255,7 @@ async fn idle_sessions_are_evicted_and_waiting_ones_kept() {
 
 #[tokio::test]
 async fn silent_connections_are_closed_after_a_while() {
-    let server_http = listen(&TestServer::new(FOUR)).await;
+    let server_http = listen(&TestServer::new(four())).await;
     let mut silent = Vec::new();
     for _ in 0..200 {
         let mut stream = tokio::net::TcpStream::connect(server_http.address).await.unwrap();

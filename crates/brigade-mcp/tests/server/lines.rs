@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 
-use crate::support::{FOUR, TEST_TIMEOUT, TestServer};
+use crate::support::{TEST_TIMEOUT, TestServer, four};
 
 /// A client that writes arbitrary lines.
 struct RawClient {
@@ -38,7 +38,7 @@ impl RawClient {
 
 #[tokio::test]
 async fn invalid_lines_get_errors_and_the_next_is_read() {
-    let mut raw = RawClient::initialized(&TestServer::new(FOUR)).await;
+    let mut raw = RawClient::initialized(&TestServer::new(four())).await;
     for line in [&b"{bad json"[..], b"\xff\xfe"] {
         let answer = raw.ask(line).await;
         assert!(answer["error"]["code"] == -32700 && answer["id"].is_null(), "{answer}");
@@ -54,7 +54,7 @@ async fn invalid_lines_get_errors_and_the_next_is_read() {
 
 #[tokio::test]
 async fn invalid_params_and_unknown_methods_have_distinct_codes() {
-    let mut raw = RawClient::initialized(&TestServer::new(FOUR)).await;
+    let mut raw = RawClient::initialized(&TestServer::new(four())).await;
     let mut refused = async |method: &str, params: Value| {
         let line = json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params }).to_string();
         let answer = raw.ask(line).await;
@@ -74,7 +74,7 @@ async fn invalid_params_and_unknown_methods_have_distinct_codes() {
 
 #[tokio::test]
 async fn messages_before_initialize_do_not_end_the_server() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let mut raw = RawClient::new(&test);
     raw.output.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await.unwrap();
     let answer = raw.ask("hello").await;

@@ -2,13 +2,13 @@
 
 use brigade::core::event::Speaker;
 use brigade::core::{Event, Status};
-use brigade::model::script::Script;
 use brigade::{Models, Runtime, Settings, Task, Workspace};
 use brigade_mcp::Server;
+use brigade_testing::{Fault, Script, fault, reply};
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 
-use crate::support::{Client, FOUR, HANGS, TestServer, call, delegate, from, result_text, session};
+use crate::support::{Client, TestServer, call, delegate, four, from, hangs, result_text, session};
 use brigade::Store;
 
 type Connected = rmcp::service::RunningService<rmcp::RoleClient, Client>;
@@ -19,7 +19,7 @@ async fn ask(client: &Connected, tool: &'static str, arguments: Value) -> CallTo
 
 #[tokio::test]
 async fn running_tree_can_be_inspected_messaged_and_stopped() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let client = test.client(Client::default()).await;
     let peer = client.peer().clone();
     let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await });
@@ -47,7 +47,7 @@ async fn running_tree_can_be_inspected_messaged_and_stopped() {
 #[tokio::test]
 async fn result_can_be_read_in_parts_after_the_server_is_gone() {
     let text = "0123456789".repeat(5000);
-    let test = TestServer::new(&format!("[[reply]]\ntext = '{text}'\n"));
+    let test = TestServer::new(Script::new().reply(text));
     let client = test.client(Client::default()).await;
     let result = client.call_tool(delegate()).await.unwrap();
     let root = session(&result);
@@ -57,7 +57,7 @@ async fn result_can_be_read_in_parts_after_the_server_is_gone() {
         result_text(&result).len()
     );
     let settings = Settings::new("script", Workspace::open(test.folder.path()).unwrap());
-    let models = Models::default().with("script", Script::parse(FOUR).unwrap());
+    let models = Models::default().with("script", four().model());
     let server = Server::new(test.store.clone(), settings, models, None).unwrap();
     let other = TestServer::over(test.store.clone(), tempfile::tempdir().unwrap(), server);
     let client = other.client(Client::default()).await;
@@ -70,7 +70,7 @@ async fn result_can_be_read_in_parts_after_the_server_is_gone() {
 
 #[tokio::test]
 async fn failed_call_is_reported_as_failed() {
-    let test = TestServer::new("[[reply]]\nfault = 'refused'\n");
+    let test = TestServer::new(Script::new().reply(fault(Fault::Refused)));
     let client = test.client(Client::default()).await;
     for request in [call("delegate", json!({ "role": "Child" })), delegate()] {
         let result = client.call_tool(request).await.unwrap();
@@ -97,7 +97,7 @@ async fn failed_call_is_reported_as_failed() {
 
 #[tokio::test]
 async fn tree_without_a_runner_is_interrupted() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let root = session(&test.client(Client::default()).await.call_tool(delegate()).await.unwrap());
     assert_eq!(test.status_of(&root).await, Status::Done);
     // The same log as a process left it that was killed before the end.
@@ -105,7 +105,7 @@ async fn tree_without_a_runner_is_interrupted() {
     let Event::Started { agent, .. } = &records[0].event else { panic!("{records:?}") };
     let blobs = vec![test.store.blob(*agent).await.unwrap().unwrap()];
     let events = records[..records.len() - 1].iter().map(|record| record.event.clone()).collect();
-    let left = TestServer::new(FOUR);
+    let left = TestServer::new(four());
     let lease = left.store.lease(&root, &brigade::store::Owner::this_process(), 0).await.unwrap();
     let append = brigade::store::Append {
         session: root.clone(),
@@ -127,9 +127,10 @@ async fn tree_without_a_runner_is_interrupted() {
 
 #[tokio::test]
 async fn finished_agent_is_done_while_its_tree_runs() {
-    let script = "[[reply]]\nagent = 'Child'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-                  arguments = { role = 'Quick', task = 'x' }\n\
-                  [[reply]]\nagent = 'Quick'\ntext = 'Quick.'\n[[reply]]\nfault = 'hang'\n";
+    let script = Script::new()
+        .agent("Child", [brigade_testing::delegate("Quick", "x").turn(1)])
+        .agent("Quick", [reply("Quick.")])
+        .reply(fault(Fault::Hang));
     let test = TestServer::with(script, |settings| settings.delegation_styles.swarm.max_depth = 3);
     let client = test.client(Client::default()).await;
     let peer = client.peer().clone();
@@ -145,9 +146,9 @@ async fn finished_agent_is_done_while_its_tree_runs() {
 
 #[tokio::test]
 async fn sessions_not_started_by_the_server_are_unknown() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let settings = Settings::new("script", Workspace::open(test.folder.path()).unwrap());
-    let models = Models::default().with("script", Script::parse(FOUR).unwrap());
+    let models = Models::default().with("script", four().model());
     let runtime = Runtime::new(test.store.clone(), settings, models);
     // A session whose agent only has the same name is not visible either.
     let agent = brigade::core::Agent { id: "mcp".to_owned(), ..Settings::lead() };
@@ -172,7 +173,7 @@ async fn sessions_not_started_by_the_server_are_unknown() {
 
 #[tokio::test]
 async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
-    let test = TestServer::with(HANGS, |settings| settings.delegation_styles.swarm.max_depth = 9);
+    let test = TestServer::with(hangs(), |settings| settings.delegation_styles.swarm.max_depth = 9);
     let client = test.client(Client::default()).await;
     let of = |session: &str| json!({ "lineage": [session], "depth": 0 });
     let (caller, sibling) = (format!("{}.1-0", "a".repeat(26)), format!("{}.1-1", "a".repeat(26)));
@@ -221,7 +222,7 @@ async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
 
 #[tokio::test]
 async fn missing_or_invalid_arguments_are_named() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let client = test.client(Client::default()).await;
     for (tool, arguments, said) in [
         ("tell", json!({ "session_id": "x" }), "Missing 'text'"),

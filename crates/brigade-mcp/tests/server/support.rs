@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use brigade::core::{Event, SessionId, Status};
-use brigade::model::script::Script;
 use brigade::store::MemoryStore;
 use brigade::{Models, Settings, Store, Workspace};
 use brigade_mcp::{Server, stdio};
+use brigade_testing::{Fault, Script, fault, reply};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams,
     ElicitResult, ElicitationAction, ErrorData, Implementation, MetaObject, ProgressNotificationParam,
@@ -23,9 +23,14 @@ use tokio::io::DuplexStream;
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A child that replies.
-pub(crate) const FOUR: &str = "[[reply]]\ntext = 'Four.'\nusage = { input = 10, output = 5 }\n";
+pub(crate) fn four() -> Script {
+    Script::new().reply(reply("Four.").tokens(10, 5))
+}
+
 /// A child that never replies.
-pub(crate) const HANGS: &str = "[[reply]]\nfault = 'hang'\n";
+pub(crate) fn hangs() -> Script {
+    Script::new().reply(fault(Fault::Hang))
+}
 
 pub(crate) struct TestServer {
     pub(crate) store: Arc<MemoryStore>,
@@ -53,15 +58,15 @@ impl Watchdog {
 }
 
 impl TestServer {
-    pub(crate) fn new(script: &str) -> TestServer {
+    pub(crate) fn new(script: Script) -> TestServer {
         TestServer::with(script, |_| {})
     }
 
-    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings)) -> TestServer {
+    pub(crate) fn with(script: Script, tweak: impl Fn(&mut Settings)) -> TestServer {
         let (store, folder) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
         let mut settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
         tweak(&mut settings);
-        let models = Models::default().with("script", Script::parse(script).unwrap());
+        let models = Models::default().with("script", script.model());
         let server = Server::new(store.clone(), settings, models, None).unwrap();
         TestServer::over(store, folder, server)
     }

@@ -6,7 +6,7 @@ use brigade::core::Status;
 use rmcp::model::{CallToolResponse, CancelTaskParams, GetTaskParams, TaskPayload};
 use serde_json::json;
 
-use crate::support::{Client, FOUR, HANGS, TEST_TIMEOUT, TestServer, delegate, from, result_text};
+use crate::support::{Client, TEST_TIMEOUT, TestServer, delegate, four, from, hangs, result_text};
 
 type Connected = rmcp::service::RunningService<rmcp::RoleClient, Client>;
 
@@ -35,7 +35,7 @@ fn task_client() -> Client {
 
 #[tokio::test]
 async fn task_is_created_at_once_and_polled_later() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     let client = test.stateless_client(task_client()).await;
     let id = begin(&client).await;
     let TaskPayload::Completed { result } = wait_until_done(&client, &id).await else {
@@ -47,7 +47,7 @@ async fn task_is_created_at_once_and_polled_later() {
 
 #[tokio::test]
 async fn task_can_be_cancelled() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let client = test.stateless_client(task_client()).await;
     let id = begin(&client).await;
     let (root, child) = test.running_child().await;
@@ -60,7 +60,7 @@ async fn task_can_be_cancelled() {
 
 #[tokio::test]
 async fn older_protocol_version_has_no_tasks() {
-    let test = TestServer::new(FOUR);
+    let test = TestServer::new(four());
     // The client announces tasks nevertheless.
     let client = test.client(task_client()).await;
     let response = client.call_tool_once(delegate()).await.unwrap();
@@ -70,7 +70,7 @@ async fn older_protocol_version_has_no_tasks() {
 
 #[tokio::test]
 async fn agent_cannot_see_tasks_of_others() {
-    let test = TestServer::new(HANGS);
+    let test = TestServer::new(hangs());
     let client = test.stateless_client(task_client()).await;
     let id = begin(&client).await;
     let meta = from(json!({ "lineage": ["far"] }), delegate()).meta;
