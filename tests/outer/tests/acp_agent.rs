@@ -9,15 +9,20 @@ use std::time::{Duration, Instant};
 use brigade_outer_tests::{
     AcpSchema, CommandOutput, Side, TestEnv, WireLine, WireLog, acpx, methods, processes_with,
 };
-use serde_json::Value;
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::{Value, json};
 
-const WRITES: &str = "[[reply]]\nturn = 1\ntext = 'I write.'\n[[reply.call]]\ntool = 'write_file'\n\
-    arguments = { path = 'note.txt', content = 'hello' }\n[[reply]]\ntext = 'It is done: {results}'\n";
+fn writes() -> Script {
+    Script::new().turns([
+        reply("I write.").call("write_file", json!({ "path": "note.txt", "content": "hello" })),
+        reply("It is done: {results}"),
+    ])
+}
 
 /// An environment with a scripted model.
-fn test_env(script: &str) -> TestEnv {
+fn test_env(script: Script) -> TestEnv {
     let env = TestEnv::new("");
-    std::fs::write(env.path("script.toml"), script).unwrap();
+    std::fs::write(env.path("script.toml"), script.to_string()).unwrap();
     let config = format!("model = 'script:{}'\n", env.path("script.toml").display());
     std::fs::write(env.path("home/config.toml"), config).unwrap();
     env
@@ -84,7 +89,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn task_with_approved_permissions_completes() {
-    let env = test_env(WRITES);
+    let env = test_env(writes());
     let output = run(&env, &["--approve-all"]);
     assert_eq!(output.code, 0, "{output:?}");
     let lines = checked_lines(&env);
@@ -97,7 +102,7 @@ fn task_with_approved_permissions_completes() {
 
 #[test]
 fn denied_permission_blocks_the_call_and_is_reported() {
-    let env = test_env(WRITES);
+    let env = test_env(writes());
     let output = run(&env, &["--deny-all"]);
     // The exit code of acpx for a denied permission.
     assert_eq!(output.code, 5, "{output:?}");
@@ -111,9 +116,9 @@ fn denied_permission_blocks_the_call_and_is_reported() {
 #[test]
 fn child_updates_reach_the_client() {
     let env = test_env(
-        "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-         arguments = { role = 'Helper', task = 'say it' }\n[[reply]]\nagent = 'lead'\ntext = 'Heard: {results}'\n\
-         [[reply]]\ntext = 'I am the helper.'\n",
+        Script::new()
+            .agent("lead", [delegate("Helper", "say it"), reply("Heard: {results}")])
+            .reply("I am the helper."),
     );
     let output = run(&env, &["--approve-all"]);
     assert_eq!(output.code, 0, "{output:?}");
@@ -130,10 +135,8 @@ fn child_updates_reach_the_client() {
 
 #[test]
 fn cancel_ends_running_commands() {
-    let env = test_env(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'sleep 471' }\n\
-         [[reply]]\ntext = 'never'\n",
-    );
+    let env =
+        test_env(Script::new().turns([call("shell", json!({ "command": "sleep 471" })), reply("never")]));
     let child: Child = env.start(client(&env, &["--approve-all"]).stdin(Stdio::null()));
     let sleeping = || processes_with("sleep\u{0}471").len();
     wait_until("the command runs", || sleeping() > 0);

@@ -9,6 +9,7 @@ use brigade_outer_tests::{
     AcpSchema, Aimock, CommandOutput, ExternalAgent, Side, TestEnv, WireLine, WireLog, methods,
     processes_with,
 };
+use brigade_testing::{Reply, Script, reply};
 use serde_json::{Value, json};
 
 const BOTH: [(&str, ExternalAgent); 2] =
@@ -47,9 +48,9 @@ impl ChildAgentsTest {
     }
 
     /// Runs a script for the lead, with both agents and these settings.
-    fn run(&self, script: &str, settings: &str, more: &[&str]) -> CommandOutput {
+    fn run(&self, script: &Script, settings: &str, more: &[&str]) -> CommandOutput {
         let env = &self.env;
-        std::fs::write(env.path("script.toml"), script).unwrap();
+        std::fs::write(env.path("script.toml"), script.to_string()).unwrap();
         let mut config = format!("model = 'script:{}'\n{settings}", env.path("script.toml").display());
         for (name, agent) in BOTH {
             config.push_str(&agent.config_section(name, env, &self.aimock, &self.wire(name)));
@@ -88,19 +89,10 @@ impl ChildAgentsTest {
 }
 
 /// A lead that makes these calls and returns their results.
-fn lead(calls: &[(&str, Value)]) -> String {
-    let mut script = "[[reply]]\nagent = 'lead'\nturn = 1\n".to_owned();
-    for (tool, arguments) in calls {
-        let pairs: Vec<String> = arguments
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(|(key, value)| format!("{key} = {value}"))
-            .collect();
-        script
-            .push_str(&format!("[[reply.call]]\ntool = '{tool}'\narguments = {{ {} }}\n", pairs.join(", ")));
-    }
-    script + "[[reply]]\nagent = 'lead'\ntext = '{results}'\n"
+fn lead<const N: usize>(calls: [(&str, Value); N]) -> Script {
+    let calls =
+        calls.into_iter().fold(Reply::default(), |reply, (tool, arguments)| reply.call(tool, arguments));
+    Script::new().agent("lead", [calls, reply("{results}")])
 }
 
 fn result(output: &CommandOutput) -> String {
@@ -114,7 +106,7 @@ fn each_agent_answers_once_and_an_unknown_server_is_named() {
         let arguments = json!({ "task": "a plain question", "description": format!("Ask {server}"), "serverName": server });
         ("subagent_delegate", arguments)
     };
-    let script = lead(&[ask("opencode"), ask("gemini"), ask("nobody")]);
+    let script = lead([ask("opencode"), ask("gemini"), ask("nobody")]);
     let output = test.run(&script, "[spawn]\n", &[]);
     let text = result(&output);
     assert_eq!(text.matches("An answer of another agent.").count(), 2, "{text}");
@@ -138,9 +130,9 @@ const ROLES: &str = "[swarm.roles.Opener]\nacp = 'opencode'\n\
     [swarm.roles.Twin]\nacp = 'gemini'\n";
 
 /// The role of an agent, and a call that makes it write.
-fn writing(name: &str, agent: ExternalAgent) -> String {
+fn writing(name: &str, agent: ExternalAgent) -> Script {
     let role = if name == "opencode" { "Opener" } else { "Twin" };
-    lead(&[("delegate", json!({ "role": role, "task": format!("write the note with {agent:?}") }))])
+    lead([("delegate", json!({ "role": role, "task": format!("write the note with {agent:?}") }))])
 }
 
 /// The kinds of the options that we selected when the agent requested permission.

@@ -7,26 +7,15 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use brigade_outer_tests::command;
-use serde_json::Value;
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::{Value, json};
 
 /// Sixteen children that call a tool on every turn without a pause. Each turn is several events.
-const SCRIPT: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Busy", task = "go {n}" }
-repeat = 16
-[[reply]]
-agent = "lead"
-text = "all done"
-[[reply]]
-agent = "Busy"
-[[reply.call]]
-tool = "echo"
-arguments = { text = "again {turn}" }
-"#;
+fn script() -> Script {
+    Script::new()
+        .agent("lead", [delegate("Busy", "go {n}").repeat(16), reply("all done")])
+        .agent("Busy", [call("echo", json!({ "text": "again {turn}" }))])
+}
 
 /// Much more than a cancel takes, and much less than the runs would take.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -67,7 +56,7 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 fn cancel_reaches_a_run_while_two_processes_saturate_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    std::fs::write(folder.join("script.toml"), SCRIPT).unwrap();
+    std::fs::write(folder.join("script.toml"), script().to_string()).unwrap();
     let mut runs = [start(folder, "one"), start(folder, "two")];
     wait_for("both run", || running(folder).len() == 2);
     // Both are in the middle of their work.

@@ -11,90 +11,51 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use brigade_outer_tests::{command, processes_with};
-use serde_json::Value;
+use brigade_testing::{Script, call, delegate, reply};
+use serde_json::{Value, json};
 
 /// Minimum number of runs that have to be killed.
 const MIN_KILLS: u32 = 110;
 /// Maximum number of runs. Some end before the signal arrives.
 const MAX_RUNS: u32 = 300;
 
-const SCRIPT: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-delay_ms = 10
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Left", task = "left" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Right", task = "right" }
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo lead >> COUNT; sleep 0.03" }
-[[reply]]
-agent = "lead"
-turn = 2
-delay_ms = 10
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "lead.txt", content = "written once" }
-[[reply]]
-agent = "lead"
-text = "all done"
-delay_ms = 10
-
-[[reply]]
-agent = "Left"
-turn = 1
-delay_ms = 10
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "LeafA", task = "a" }
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "LeafB", task = "b" }
-[[reply]]
-agent = "Left"
-text = "left"
-delay_ms = 10
-
-[[reply]]
-agent = "Right"
-turn = 1
-delay_ms = 10
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo right >> COUNT; (setsid sleep 300 &) ; sleep 0.05" }
-[[reply]]
-agent = "Right"
-text = "right"
-delay_ms = 10
-
-[[reply]]
-agent = "LeafA"
-turn = 1
-delay_ms = 10
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo leafA >> COUNT; sleep 0.02" }
-[[reply]]
-agent = "LeafA"
-turn = 2
-delay_ms = 10
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Deepest", task = "d" }
-[[reply]]
-agent = "Deepest"
-turn = 1
-[[reply.call]]
-tool = "shell"
-arguments = { command = "echo deepest >> COUNT" }
-[[reply]]
-text = "{role} is done"
-delay_ms = 10
-"#;
+/// Agents whose commands append a name to a file.
+fn script(file: &Path) -> Script {
+    let append =
+        |name: &str, then: &str| json!({ "command": format!("echo {name} >> {}{then}", file.display()) });
+    Script::new()
+        .agent(
+            "lead",
+            [
+                delegate("Left", "left")
+                    .delegate("Right", "right")
+                    .call("shell", append("lead", "; sleep 0.03"))
+                    .delay_ms(10),
+                call("write_file", json!({ "path": "lead.txt", "content": "written once" })).delay_ms(10),
+                reply("all done").delay_ms(10),
+            ],
+        )
+        .agent(
+            "Left",
+            [delegate("LeafA", "a").delegate("LeafB", "b").delay_ms(10), reply("left").delay_ms(10)],
+        )
+        .agent(
+            "Right",
+            [
+                call("shell", append("right", "; (setsid sleep 300 &) ; sleep 0.05")).delay_ms(10),
+                reply("right").delay_ms(10),
+            ],
+        )
+        .agent(
+            "LeafA",
+            [
+                call("shell", append("leafA", "; sleep 0.02")).delay_ms(10),
+                delegate("Deepest", "d").turn(2).delay_ms(10),
+            ],
+        )
+        .agent("Deepest", [call("shell", append("deepest", "")).turn(1)])
+        .reply(reply("{role} is done").delay_ms(10))
+}
 
 struct TestEnv {
     folder: tempfile::TempDir,
@@ -105,9 +66,8 @@ impl TestEnv {
         let folder = tempfile::tempdir().unwrap();
         let env = TestEnv { folder };
         std::fs::create_dir(env.path("work")).unwrap();
-        let journal = format!("journal = {:?}\n", env.path("journal"));
-        let script = journal + &SCRIPT.replace("COUNT", env.path("count").to_str().unwrap());
-        std::fs::write(env.path("script.toml"), script).unwrap();
+        let script = script(&env.path("count")).journal(&env.path("journal"));
+        std::fs::write(env.path("script.toml"), script.to_string()).unwrap();
         env
     }
 
@@ -307,9 +267,11 @@ fn parent_is_init(pid: u32) -> bool {
 #[test]
 fn ctrl_c_ends_commands_and_their_daemons_within_two_seconds() {
     let env = TestEnv::new();
-    let script = "[[reply]]\nturn = 1\ntext = 'on it'\n[[reply.call]]\ntool = 'shell'\n\
-                  arguments = { command = 'setsid sleep 301 & sleep 302' }\n[[reply]]\ntext = 'never'\n";
-    std::fs::write(env.path("script.toml"), script).unwrap();
+    let script = Script::new().turns([
+        reply("on it").call("shell", json!({ "command": "setsid sleep 301 & sleep 302" })),
+        reply("never"),
+    ]);
+    std::fs::write(env.path("script.toml"), script.to_string()).unwrap();
     let run = env.start();
     let deadline = Instant::now() + Duration::from_secs(10);
     while processes_with("sleep\u{0}302").is_empty() {

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use brigade_outer_tests::{CommandOutput, Everything, TestEnv, mcp_server, node, processes_with};
+use brigade_testing::{Script, call, reply};
+use serde_json::{Value, json};
 
 const ALLOW: &str = "permissions.allow=[\"mcp__everything__*\"]";
 const FILES: &str = "permissions.allow=[\"mcp__files__*\"]";
@@ -23,8 +25,8 @@ fn test_env() -> TestEnv {
 }
 
 /// Runs a script in mode `ask`, without a user to ask.
-fn run(env: &TestEnv, script: &str, more: &[&str]) -> CommandOutput {
-    std::fs::write(env.path("script.toml"), script).unwrap();
+fn run(env: &TestEnv, script: &Script, more: &[&str]) -> CommandOutput {
+    std::fs::write(env.path("script.toml"), script.to_string()).unwrap();
     let model = format!("script:{}", env.path("script.toml").display());
     let mut words = vec!["run", "--model", &model, "--mode", "ask", "--output-format", "json", "go"];
     words.extend(more);
@@ -32,10 +34,8 @@ fn run(env: &TestEnv, script: &str, more: &[&str]) -> CommandOutput {
 }
 
 /// A script with one call that returns its result.
-fn calling(tool: &str, arguments: &str) -> String {
-    format!(
-        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = '{tool}'\narguments = {arguments}\n[[reply]]\ntext = '{{results}}'\n"
-    )
+fn calling(tool: &str, arguments: Value) -> Script {
+    Script::new().turns([call(tool, arguments), reply("{results}")])
 }
 
 fn result(output: &CommandOutput) -> String {
@@ -55,7 +55,7 @@ fn wait_until_no_process_is_left(env: &TestEnv) {
 #[test]
 fn call_needs_permission_and_succeeds_with_it() {
     let env = test_env();
-    let echo = calling("mcp__everything__echo", "{ message = 'there and back' }");
+    let echo = calling("mcp__everything__echo", json!({ "message": "there and back" }));
     let refused = result(&run(&env, &echo, &[]));
     assert!(refused.contains("mcp__everything__echo") && !refused.contains("there and back"), "{refused}");
     let echoed = result(&run(&env, &echo, &["--set", ALLOW]));
@@ -66,16 +66,17 @@ fn call_needs_permission_and_succeeds_with_it() {
 #[test]
 fn all_content_types_are_understood() {
     let env = test_env();
-    let script = "[[reply]]\nturn = 1\n\
-        [[reply.call]]\ntool = 'mcp__everything__get-sum'\narguments = { a = 20, b = 22 }\n\
-        [[reply.call]]\ntool = 'mcp__everything__get-tiny-image'\narguments = {}\n\
-        [[reply.call]]\ntool = 'mcp__everything__trigger-long-running-operation'\narguments = { duration = 1, steps = 3 }\n\
-        [[reply.call]]\ntool = 'mcp__everything__get-env'\narguments = {}\n\
-        [[reply.call]]\ntool = 'mcp__everything__read_resource'\narguments = {}\n\
-        [[reply.call]]\ntool = 'mcp__everything__get_prompt'\narguments = { name = 'simple-prompt' }\n\
-        [[reply.call]]\ntool = 'mcp__everything__get-sum'\narguments = { a = 'x' }\n\
-        [[reply]]\ntext = '{results}'\n";
-    let text = result(&run(&env, script, &["--set", ALLOW]));
+    let script = Script::new().turns([
+        call("mcp__everything__get-sum", json!({ "a": 20, "b": 22 }))
+            .call("mcp__everything__get-tiny-image", json!({}))
+            .call("mcp__everything__trigger-long-running-operation", json!({ "duration": 1, "steps": 3 }))
+            .call("mcp__everything__get-env", json!({}))
+            .call("mcp__everything__read_resource", json!({}))
+            .call("mcp__everything__get_prompt", json!({ "name": "simple-prompt" }))
+            .call("mcp__everything__get-sum", json!({ "a": "x" })),
+        reply("{results}"),
+    ]);
+    let text = result(&run(&env, &script, &["--set", ALLOW]));
     for words in
         ["42", "(image, image/png", "Long running operation completed", "PATH", "demo://resource", "user: "]
     {
@@ -89,10 +90,10 @@ fn all_content_types_are_understood() {
 fn filesystem_server_reads_a_file() {
     let env = test_env();
     let path = env.path("work/note.txt").display().to_string();
-    let script = calling("mcp__files__read_text_file", &format!("{{ path = '{path}' }}"));
+    let script = calling("mcp__files__read_text_file", json!({ "path": path }));
     let text = result(&run(&env, &script, &["--set", FILES]));
     assert!(text.contains("written before"), "{text}");
-    let outside = calling("mcp__files__read_text_file", "{ path = '/etc/passwd' }");
+    let outside = calling("mcp__files__read_text_file", json!({ "path": "/etc/passwd" }));
     let text = result(&run(&env, &outside, &["--set", FILES]));
     assert!(text.contains("Access denied"), "{text}");
 }
@@ -100,17 +101,15 @@ fn filesystem_server_reads_a_file() {
 #[test]
 fn child_has_server_tools_only_if_lent() {
     let env = test_env();
-    let lending = |tools: &str| {
-        format!(
-            "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
-             arguments = {{ role = 'helper', task = 'say it', tools = {tools} }}\n\
-             [[reply]]\nagent = 'lead'\ntext = '{{results}}'\n{}",
-            calling("mcp__everything__echo", "{ message = 'from below' }")
-        )
+    let lending = |tools: &[&str]| {
+        let arguments = json!({ "role": "helper", "task": "say it", "tools": tools });
+        Script::new()
+            .agent("lead", [call("delegate", arguments), reply("{results}")])
+            .turns([call("mcp__everything__echo", json!({ "message": "from below" })), reply("{results}")])
     };
-    let lent = result(&run(&env, &lending("['mcp__everything__*']"), &["--set", ALLOW]));
+    let lent = result(&run(&env, &lending(&["mcp__everything__*"]), &["--set", ALLOW]));
     assert!(lent.contains("Echo: from below"), "{lent}");
-    let kept = result(&run(&env, &lending("['read_file', 'mcp__files__*']"), &["--set", ALLOW]));
+    let kept = result(&run(&env, &lending(&["read_file", "mcp__files__*"]), &["--set", ALLOW]));
     assert!(kept.contains("Unknown tool `mcp__everything__echo`"), "{kept}");
 }
 
@@ -118,7 +117,7 @@ fn child_has_server_tools_only_if_lent() {
 fn server_over_http_works_the_same() {
     let server = Everything::start();
     let env = TestEnv::new(&format!("[mcpServers.everything]\nurl = '{}'\n", server.address));
-    let echo = calling("mcp__everything__echo", "{ message = 'over the wire' }");
+    let echo = calling("mcp__everything__echo", json!({ "message": "over the wire" }));
     let text = result(&run(&env, &echo, &["--set", ALLOW]));
     assert!(text.contains("Echo: over the wire"), "{text}");
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use brigade_outer_tests::{CommandOutput, TestEnv, inspector, processes_with};
+use brigade_testing::Script;
 use serde_json::Value;
 
 const TOKEN: &str = "a-token-that-is-long-enough";
@@ -14,7 +15,7 @@ const TOKEN: &str = "a-token-that-is-long-enough";
 /// An environment whose children always return the same text.
 fn test_env() -> TestEnv {
     let env = TestEnv::new("");
-    std::fs::write(env.path("script.toml"), "[[reply]]\ntext = 'The child did it.'\n").unwrap();
+    std::fs::write(env.path("script.toml"), Script::new().reply("The child did it.").to_string()).unwrap();
     let config = format!("model = 'script:{}'\n", env.path("script.toml").display());
     std::fs::write(env.path("home/config.toml"), config).unwrap();
     env

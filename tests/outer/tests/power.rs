@@ -13,43 +13,29 @@ use brigade::store::sqlite::SqliteStore;
 use brigade_outer_tests::disk::{self, CutOutcome, Disk};
 use brigade_outer_tests::strace::{self, Step};
 use brigade_outer_tests::{TestEnv, command};
-use serde_json::Value;
+use brigade_testing::{Script, call, reply};
+use serde_json::{Value, json};
 
 /// A tree with a child and an edit.
-const SMALL: &str = r#"
-[[reply]]
-agent = "lead"
-turn = 1
-text = "Two parts."
-[[reply.call]]
-tool = "delegate"
-arguments = { role = "Reader", task = "Read." }
-[[reply.call]]
-tool = "write_file"
-arguments = { path = "new.txt", content = "first" }
-[[reply]]
-agent = "lead"
-text = "{results}"
-[[reply]]
-agent = "Reader"
-turn = 1
-[[reply.call]]
-tool = "echo"
-arguments = { text = "x" }
-[[reply]]
-text = "read"
-"#;
+fn small() -> Script {
+    Script::new()
+        .agent(
+            "lead",
+            [
+                reply("Two parts.")
+                    .delegate("Reader", "Read.")
+                    .call("write_file", json!({ "path": "new.txt", "content": "first" })),
+                reply("{results}"),
+            ],
+        )
+        .agent("Reader", [call("echo", json!({ "text": "x" })).turn(1)])
+        .reply("read")
+}
 
 /// Enough commits that the log is checkpointed into the database during the run.
-const LONG: &str = r#"
-[[reply]]
-turn = 48
-text = "enough"
-[[reply]]
-[[reply.call]]
-tool = "echo"
-arguments = { text = "turn {turn}" }
-"#;
+fn long() -> Script {
+    Script::new().reply(reply("enough").turn(48)).reply(call("echo", json!({ "text": "turn {turn}" })))
+}
 
 /// Number of random disks at each point, in addition to those that lost and kept everything.
 const RANDOM_CUTS: u64 = 8;
@@ -132,8 +118,8 @@ impl Check<'_> {
 }
 
 /// Runs a script under strace in an environment, on its existing store.
-fn run(env: &TestEnv, script: &str, disk_before: &mut Vec<Step>) {
-    std::fs::write(env.path("script.toml"), script).unwrap();
+fn run(env: &TestEnv, script: &Script, disk_before: &mut Vec<Step>) {
+    std::fs::write(env.path("script.toml"), script.to_string()).unwrap();
     let model = format!("script:{}", env.path("script.toml").display());
     let mut run = command(&env.path("home"));
     run.args(["run", "--mode", "auto", "--model", &model, "--output-format", "stream-json", "go"]);
@@ -146,8 +132,8 @@ async fn power_cut_at_any_write_loses_no_reported_event() {
     let env = TestEnv::new("");
     let home = env.path("home");
     let mut steps = Vec::new();
-    run(&env, SMALL, &mut steps);
-    run(&env, LONG, &mut steps);
+    run(&env, &small(), &mut steps);
+    run(&env, &long(), &mut steps);
     let written = all_events(&SqliteStore::open(&home.join("sessions.db")).unwrap()).await;
     assert_eq!(written.len(), 3, "two leads and a child");
     // In memory if possible, because many stores are opened and reading them needs no real disk.
