@@ -233,7 +233,9 @@ impl Reply {
     }
 
     /// Adds a tool call.
-    pub fn call(mut self, tool: &str, arguments: Value) -> Reply {
+    pub fn call(mut self, tool: &str, mut arguments: Value) -> Reply {
+        // The order of the keys must not depend on the features with which `serde_json` is built.
+        arguments.sort_all_objects();
         self.call.push(Call { tool: tool.to_owned(), arguments, raw: None, repeat: None });
         self
     }

@@ -45,7 +45,7 @@ pub(crate) fn story() -> Script {
                         "new": "    let n = 2;\n    check(n);",
                     }),
                 )
-                .call("edit_file", json!({ "path": "nowhere.rs", "new": "b", "old": "a" }))
+                .call("edit_file", json!({ "path": "nowhere.rs", "old": "a", "new": "b" }))
                 .tokens(500, 30),
                 reply("Fixed.").tokens(600, 10),
             ],
