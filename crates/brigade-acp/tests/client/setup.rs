@@ -13,60 +13,34 @@ use brigade::external::ExternalLimits;
 use brigade::tool::ShellSettings;
 use brigade::{RunResult, Secret, Settings};
 use brigade_acp::client::{Acp, AgentOptions, AgentServer};
-use brigade_sandbox::GuardCommand;
-use brigade_testing::{Script, call, reply};
+use brigade_testing::{Script, TestProgram, call, reply};
 use serde_json::json;
 
 use super::fixture;
 use super::support::Harness;
 
-const GUARD_ENTRY: &str = "client::setup::guard_entry";
-const AGENT_ENTRY: &str = "client::setup::agent_entry";
+brigade_testing::guard_entry!();
 
-/// The guard. It is ignored so that only [`guard`] starts it, in a separate process.
-#[test]
-#[ignore = "the entry point of a guard process, not a test"]
-#[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
-fn guard_entry() {
-    if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
-        return;
-    }
-    // The test harness prints to standard output, which must contain nothing but the report.
-    let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
-    rustix::stdio::dup2_stdout(&report).unwrap();
-    std::process::exit(brigade_sandbox::guard_main());
-}
+const AGENT: TestProgram = TestProgram::new(module_path!(), "agent_entry");
 
-/// The agent, started in the same way.
 #[test]
 #[ignore = "the entry point of an agent, not a test"]
 fn agent_entry() {
-    if std::env::args().any(|argument| argument == AGENT_ENTRY) {
+    if AGENT.is_running() {
         fixture::serve();
     }
-}
-
-fn entry(name: &str) -> Vec<String> {
-    let script =
-        format!("exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {name} --test-threads=1 --nocapture");
-    let binary = std::env::current_exe().unwrap().display().to_string();
-    vec!["-c".to_owned(), script, binary]
-}
-
-fn guard() -> GuardCommand {
-    let arguments = entry(GUARD_ENTRY).into_iter().map(Into::into).collect();
-    GuardCommand { program: "/bin/sh".into(), arguments }
 }
 
 /// The server configuration of the agent.
 fn server(root: &Path) -> AgentServer {
     let variable = |name: &str, value: String| (name.to_owned(), Secret::new(value));
+    let (command, arguments) = AGENT.command();
     AgentServer {
         name: "fix".to_owned(),
         guard: guard(),
         workspace: root.to_path_buf(),
-        command: "/bin/sh".to_owned(),
-        arguments: entry(AGENT_ENTRY),
+        command,
+        arguments,
         environment: vec![
             variable("PATH", "/usr/bin:/bin".to_owned()),
             variable("SECRET", "a-secret-key".to_owned()),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use brigade_testing::{Script, call, reply};
+use brigade_testing::{Script, TestProgram, call, reply};
 use serde_json::{Value, json};
 
 use crate::cli::console::Console;
@@ -11,22 +11,20 @@ use crate::cli::support::{BackgroundRun, Home};
 #[path = "../../../brigade-acp/tests/client/fixture.rs"]
 mod fixture;
 
-const AGENT_ENTRY: &str = "cli::acp::agent_entry";
+const AGENT: TestProgram = TestProgram::new(module_path!(), "agent_entry");
 
 #[test]
 #[ignore = "the entry point of an agent, not a test"]
 fn agent_entry() {
-    if std::env::args().any(|argument| argument == AGENT_ENTRY) {
+    if AGENT.is_running() {
         fixture::serve();
     }
 }
 
 /// Configuration with the agent as the server `fix`.
 pub(crate) fn config(home: &Home, more: Value) -> String {
-    let script =
-        format!("exec >/dev/null; exec \"$0\" --ignored --exact {AGENT_ENTRY} --test-threads=1 --nocapture");
-    let binary = std::env::current_exe().unwrap();
-    let mut server = json!({ "command": "/bin/sh", "args": ["-c", script, binary] });
+    let (command, arguments) = AGENT.command();
+    let mut server = json!({ "command": command, "args": arguments });
     server["env"] = json!({ fixture::NOTES: home.work().join("notes"), "SECRET": "${A_KEY:-a-secret-key}" });
     let mut config = json!({ "acp": { "servers": { "fix": server } }, "spawn": {} });
     merge(&mut config, more);

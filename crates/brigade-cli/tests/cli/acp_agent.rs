@@ -9,6 +9,7 @@ use brigade_testing::{Script, call, delegate, reply};
 use serde_json::{Value, json};
 
 use crate::cli::console::Console;
+use crate::cli::mcp::SERVER;
 use crate::cli::support::Home;
 
 struct Editor {
@@ -264,13 +265,12 @@ fn mcp_servers_of_the_editor_provide_tools() {
     let model = home.script(
         Script::new().turns([call("mcp__fix__echo", json!({ "text": "round trip" })), reply("{results}")]),
     );
-    let script = "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact cli::mcp::server_entry --test-threads=1 --nocapture";
-    let binary = std::env::current_exe().unwrap();
+    let (command, arguments) = SERVER.command();
     let notes = home.work().join("notes");
     let server = json!({
         "name": "fix",
-        "command": "/bin/sh",
-        "args": ["-c", script, binary],
+        "command": command,
+        "args": arguments,
         "env": [{"name": "FIXTURE_NOTES", "value": notes}],
     });
     let lost = json!({"name": "lost", "command": "/no/such/program", "args": [], "env": []});

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use brigade_testing::{Script, call, reply};
+use brigade_testing::{Script, TestProgram, call, reply};
 use serde_json::json;
 
 use crate::cli::console::Console;
@@ -16,23 +16,20 @@ mod fixture;
 
 use authority::{Behaviour, OAuthServer};
 
-const SERVER_ENTRY: &str = "cli::mcp::server_entry";
+pub(crate) const SERVER: TestProgram = TestProgram::new(module_path!(), "server_entry");
 
 #[test]
 #[ignore = "the entry point of a server, not a test"]
 fn server_entry() {
-    if std::env::args().any(|argument| argument == SERVER_ENTRY) {
+    if SERVER.is_running() {
         fixture::serve();
     }
 }
 
 /// Server entry in the format of other programs.
 pub(crate) fn servers(home: &Home, more: serde_json::Value) -> String {
-    let script = format!(
-        "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {SERVER_ENTRY} --test-threads=1 --nocapture"
-    );
-    let binary = std::env::current_exe().unwrap();
-    let mut server = json!({ "command": "/bin/sh", "args": ["-c", script, binary] });
+    let (command, arguments) = SERVER.command();
+    let mut server = json!({ "command": command, "args": arguments });
     server["env"] = json!({ fixture::NOTES_VARIABLE: home.work().join("notes"), "SECRET": "${A_KEY:-none}" });
     for (key, value) in more.as_object().unwrap() {
         server[key] = value.clone();

@@ -9,7 +9,7 @@ use brigade::mcp::{ServerConfig, Servers, StdioCommand, Transport};
 use brigade::tool::{AnyTool, Files, ProgressReporter, RemoteLoan, ToolContext, Workspace};
 use brigade_core::permission::Permissions;
 use brigade_core::{CallId, RemoteContext, SessionId, ToolOutput};
-use brigade_sandbox::GuardCommand;
+use brigade_testing::TestProgram;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -21,43 +21,16 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum wait until a process must be gone.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-const GUARD_ENTRY: &str = "mcp::support::guard_entry";
-const SERVER_ENTRY: &str = "mcp::support::server_entry";
+brigade_testing::guard_entry!();
 
-/// The guard. It is ignored so that only [`guard`] starts it, in its own process.
-#[test]
-#[ignore = "the entry point of a guard process, not a test"]
-#[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
-fn guard_entry() {
-    if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
-        return;
-    }
-    // The test harness prints to standard output, which must carry only the report.
-    let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
-    rustix::stdio::dup2_stdout(&report).unwrap();
-    std::process::exit(brigade_sandbox::guard_main());
-}
+const SERVER: TestProgram = TestProgram::new(module_path!(), "server_entry");
 
-/// The server, started in the same way.
 #[test]
 #[ignore = "the entry point of a server, not a test"]
 fn server_entry() {
-    if std::env::args().any(|argument| argument == SERVER_ENTRY) {
+    if SERVER.is_running() {
         fixture::serve();
     }
-}
-
-/// Shell command that replaces itself with this binary and hides the harness's own output.
-fn entry(name: &str) -> Vec<String> {
-    let script =
-        format!("exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {name} --test-threads=1 --nocapture");
-    let binary = std::env::current_exe().unwrap().display().to_string();
-    vec!["-c".to_owned(), script, binary]
-}
-
-fn guard() -> GuardCommand {
-    let arguments = entry(GUARD_ENTRY).into_iter().map(Into::into).collect();
-    GuardCommand { program: "/bin/sh".into(), arguments }
 }
 
 /// A temporary directory, and a context for calls in it.
@@ -110,11 +83,12 @@ impl McpHarness {
             ("TOKEN", "sesame-7"),
             ("PATH", "/usr/bin:/bin"),
         ];
+        let (command, arguments) = SERVER.command();
         let program = StdioCommand {
             guard: guard(),
             directory: self.root(),
-            command: "/bin/sh".to_owned(),
-            arguments: entry(SERVER_ENTRY),
+            command,
+            arguments,
             environment: environment.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
         };
         ServerConfig {

@@ -4,36 +4,13 @@ use std::time::{Duration, Instant};
 
 use brigade::tool::{ShellSettings, ToolContext, Toolbox};
 use brigade_core::ToolOutput;
-use brigade_sandbox::{Confinement, GuardCommand};
+use brigade_sandbox::Confinement;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::support::ToolHarness;
 
-const GUARD_ENTRY: &str = "tools::shell::guard_entry";
-
-/// Entry point of the guard. It is ignored so that only [`guard`] starts it, in a separate process.
-#[test]
-#[ignore = "the entry point of a guard process, not a test"]
-#[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
-fn guard_entry() {
-    if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
-        return;
-    }
-    // The test harness prints to standard output, which must contain only the report.
-    let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
-    rustix::stdio::dup2_stdout(&report).unwrap();
-    std::process::exit(brigade_sandbox::guard_main());
-}
-
-/// Returns a shell that discards the harness's output and executes this binary in its place.
-fn guard() -> GuardCommand {
-    let script = format!(
-        "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {GUARD_ENTRY} --test-threads=1 --nocapture"
-    );
-    let binary = std::env::current_exe().unwrap();
-    GuardCommand { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into(), binary.into()] }
-}
+brigade_testing::guard_entry!();
 
 fn context(harness: &ToolHarness, stop: watch::Receiver<bool>) -> ToolContext {
     let settings = ShellSettings {
