@@ -1,7 +1,6 @@
 //! Tests of the model adapters, against well-behaved and misbehaving local servers.
 
 mod anthropic;
-mod concurrent_server;
 mod cut_runs;
 mod cuts;
 mod facade;
@@ -16,7 +15,7 @@ mod pool;
 mod prompt_cache;
 mod recorded;
 mod responses;
-mod server;
+pub(crate) mod server;
 mod storm;
 mod streams;
 mod tree;

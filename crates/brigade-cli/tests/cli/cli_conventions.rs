@@ -1,13 +1,11 @@
 //! Conventions of other programs: unquoted tasks, flags, provider variables and MCP servers.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use brigade_testing::Script;
+use brigade_testing::{HttpResponse, HttpServer, Script};
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
@@ -114,39 +112,11 @@ fn run_continues_the_last_or_the_named_session() {
     insta::assert_snapshot!(console.text());
 }
 
-/// Server that gives the same response to every request, and the requests that it received.
-fn serve(body: &'static str) -> (String, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let (sender, asked) = channel();
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut request = Vec::new();
-            let mut piece = [0; 65536];
-            while !is_whole(&String::from_utf8_lossy(&request)) {
-                let length = stream.read(&mut piece).unwrap_or(0);
-                if length == 0 {
-                    break;
-                }
-                request.extend_from_slice(&piece[..length]);
-            }
-            let _ = sender.send(String::from_utf8_lossy(&request).into_owned());
-            let length = body.len();
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-            );
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
-    (address, asked)
-}
-
-/// Whether the body of a request is complete.
-fn is_whole(request: &str) -> bool {
-    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
-    let head = head.to_lowercase();
-    let length = head.split_once("content-length: ").map_or("0", |(_, rest)| rest.lines().next().unwrap());
-    body.len() >= length.trim().parse().unwrap()
+/// Server that replies to every request with the same stream, and its address.
+fn serve(stream: &str) -> (HttpServer, String) {
+    let server = HttpServer::always(HttpResponse::events(stream));
+    let address = format!("127.0.0.1:{}", server.port());
+    (server, address)
 }
 
 const CHAT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -166,7 +136,7 @@ fn base_url_variables_of_other_tools_are_used() {
         ("anthropic/claude-sonnet-5", "ANTHROPIC_BASE_URL", "http://{}", "/v1/messages", MESSAGES),
         ("ollama/qwen3", "OLLAMA_HOST", "{}", "/v1/chat/completions", CHAT),
     ] {
-        let (address, asked) = serve(body);
+        let (server, address) = serve(body);
         let home = Home::new();
         let set = |arguments: &[&str], url: &str| {
             let mut command = home.command(arguments);
@@ -175,7 +145,7 @@ fn base_url_variables_of_other_tools_are_used() {
         };
         let url = url.replace("{}", &address);
         set(&["run", "-m", model, "hi"], &url).exits_with(0).stdout_contains("hello");
-        let request = asked.recv_timeout(Duration::from_secs(5)).unwrap();
+        let request = server.requests()[0].text();
         assert!(request.starts_with(&format!("POST {path} HTTP/1.1")), "{variable}: {request}");
         set(&["config", "show"], &url).exits_with(0).stdout_contains(&format!("# from {variable}"));
         set(&["doctor", "--offline"], &url).stdout_contains(variable);
@@ -191,7 +161,7 @@ fn base_url_variables_of_other_tools_are_used() {
 
 #[test]
 fn google_api_key_is_used_for_gemini() {
-    let (address, asked) = serve(GEMINI);
+    let (server, address) = serve(GEMINI);
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.toml", &format!("[providers.gemini]\nbase_url = 'http://{address}/v1beta'\n"));
@@ -201,9 +171,9 @@ fn google_api_key_is_used_for_gemini() {
     };
     console.add(run(&[]).exits_with(2));
     run(&[("GOOGLE_API_KEY", "google-key")]).exits_with(0).stdout_contains("hello");
-    assert!(asked.recv().unwrap().contains("google-key"));
+    assert!(server.requests()[0].text().contains("google-key"));
     run(&[("GOOGLE_API_KEY", "google-key"), ("GEMINI_API_KEY", "gemini-key")]).exits_with(0);
-    assert!(asked.recv().unwrap().contains("gemini-key"));
+    assert!(server.requests()[1].text().contains("gemini-key"));
     insta::assert_snapshot!(console.text());
 }
 

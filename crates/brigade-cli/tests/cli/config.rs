@@ -1,6 +1,6 @@
 //! Origins of configuration values, and errors in them.
 
-use brigade_testing::{Script, call, reply};
+use brigade_testing::{HttpResponse, HttpServer, Script, call, reply};
 use serde_json::json;
 
 use crate::cli::console::Console;
@@ -169,17 +169,8 @@ fn web_search_needs_an_engine_and_its_key() {
 
 #[test]
 fn web_fetch_from_loopback_needs_user_config() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            use std::io::{Read, Write};
-            let _ = stream.read(&mut [0; 1024]);
-            let _ = stream.write_all(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<h1>inside</h1>",
-            );
-        }
-    });
+    let page = HttpResponse::with_headers("200 OK", "Content-Type: text/html\r\n", "<h1>inside</h1>");
+    let url = HttpServer::always(page).url("/");
     let home = Home::new();
     let mut console = Console::new(&home);
     let script = Script::new().turns([call("web_fetch", json!({ "url": url })), reply("{results}")]);

@@ -65,8 +65,9 @@ fn diagnostics_of_a_refused_request_contain_every_send_and_no_secrets() {
 
 #[test]
 fn diagnostics_of_a_failed_request_do_not_quote_the_response() {
-    let (url, _asked) = models::serve("401 Unauthorized", models::DENIED);
-    let done = run(&models::configured(&url), &[("BRIGADE_LOG", "debug")]);
+    let server = models::serve("401 Unauthorized", models::DENIED);
+    let done = run(&models::configured(&server.url("/v1")), &[("BRIGADE_LOG", "debug")]);
+    assert_eq!(server.request_count(), 1);
     let done = done.exits_with(1);
     assert_in_order(&done.stderr, &["status=401", "request failed provider=\"mine\" kind=\"fatal\""]);
     assert_no_secrets(&done.stderr);

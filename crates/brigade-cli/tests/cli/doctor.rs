@@ -1,8 +1,6 @@
 //! `brigade doctor`: findings and fixes.
 
-use std::io::{Read, Write};
-
-use brigade_testing::Script;
+use brigade_testing::{HttpResponse, HttpServer, Script};
 use serde_json::Value;
 
 use crate::cli::console::Console;
@@ -13,18 +11,8 @@ fn hello() -> Script {
 }
 
 /// Server that responds to every request with this status and body, and its address.
-fn server(status: &'static str, body: &'static str) -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}/v1", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let head =
-                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
-    address
+fn server(status: &str, body: &str) -> String {
+    HttpServer::always(HttpResponse::new(status, body)).url("/v1")
 }
 
 /// Runs `doctor` without the servers of the machine that runs the tests.

@@ -1,12 +1,9 @@
 //! Environment of agents: variables of commands, project instructions and the environment block.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 
-use brigade_testing::{Script, call, reply};
+use brigade_testing::{HttpResponse, HttpServer, Script, call, reply};
 use serde_json::{Value, json};
 
 use crate::cli::console::Console;
@@ -120,57 +117,29 @@ fn doctor_shows_the_environment_of_commands() {
 }
 
 /// Server of the OpenAI format that records the system prompts that it receives.
-struct PromptRecorder {
-    url: String,
-    prompts: Arc<Mutex<Vec<String>>>,
-}
+struct PromptRecorder(HttpServer);
 
 impl PromptRecorder {
     fn new() -> PromptRecorder {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let prompts: Arc<Mutex<Vec<String>>> = Arc::default();
-        let recorded = prompts.clone();
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let (mut request, mut piece) = (Vec::new(), [0; 65536]);
-                let body = loop {
-                    let length = stream.read(&mut piece).unwrap_or(0);
-                    request.extend_from_slice(&piece[..length]);
-                    let text = String::from_utf8_lossy(&request);
-                    let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-                    match body.map(|body| serde_json::from_str::<Value>(&body)) {
-                        Some(Ok(body)) => break Some(body),
-                        // This was only a check whether the server is running.
-                        _ if length == 0 => break None,
-                        _ => {}
-                    }
-                };
-                let Some(body) = body else { continue };
-                recorded.lock().unwrap().push(body["messages"][0]["content"].as_str().unwrap().to_owned());
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                    REPLY.len()
-                );
-                stream.write_all(format!("{head}{REPLY}").as_bytes()).unwrap();
-            }
-        });
-        PromptRecorder { url, prompts }
+        PromptRecorder(HttpServer::always(HttpResponse::events(REPLY)))
     }
 
     fn configure(&self, home: &Home) {
         let config = format!(
             "model = 'mine/small'\n[providers.mine]\nkind = 'openai'\nbase_url = '{}'\napi_key_env = ''\n",
-            self.url
+            self.0.url("/v1")
         );
         home.write("home/config.toml", &config);
     }
 
     /// System prompt that a command sends, and the result of the command.
     fn prompt(&self, home: &Home, folder: &Path, arguments: &[&str]) -> (String, CommandResult) {
+        let before = self.0.request_count();
         let done = CommandResult::run(home.command(arguments).current_dir(folder));
         done.exits_with(0);
-        let prompt = self.prompts.lock().unwrap().pop();
+        let last = self.0.requests().drain(before..).next_back();
+        let prompt =
+            last.map(|request| request.json()["messages"][0]["content"].as_str().unwrap().to_owned());
         (prompt.unwrap_or_else(|| panic!("nothing was asked: {}", done.stderr)), done)
     }
 }

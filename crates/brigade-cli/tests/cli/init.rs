@@ -1,26 +1,17 @@
 //! `brigade init`: the generated configuration.
 
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+
+use brigade_testing::{HttpResponse, HttpServer};
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home, text};
 
 /// Server with these models, and its address.
 fn server(models: &str) -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}/v1", listener.local_addr().unwrap());
     let list = models.split_whitespace().map(|model| format!("{{\"id\":\"{model}\"}}")).collect::<Vec<_>>();
     let body = format!("{{\"data\":[{}]}}", list.join(","));
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let head =
-                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
-    address
+    HttpServer::always(HttpResponse::new("200 OK", body)).url("/v1")
 }
 
 /// Runs a command without the model servers of the machine that runs the tests.

@@ -1,8 +1,6 @@
 //! Models of providers.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::sync::mpsc::{Receiver, channel};
+use brigade_testing::{HttpResponse, HttpServer};
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
@@ -12,36 +10,16 @@ const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"h
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 pub(crate) const DENIED: &str = r#"{"error":{"message":"Wrong key sk-planted-fedcba9876543210"}}"#;
 
-/// Whether the body of a request is complete.
-fn is_whole(request: &str) -> bool {
-    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
-    let head = head.to_lowercase();
-    let (_, length) = head.split_once("content-length: ").unwrap();
-    body.len() >= length.lines().next().unwrap().parse().unwrap()
+/// Server that gives every request this response.
+pub(crate) fn serve(status: &str, body: &str) -> HttpServer {
+    let headers = "Content-Type: text/event-stream\r\n";
+    HttpServer::always(HttpResponse::with_headers(status, headers, body))
 }
 
-/// Server that responds once, and the request that it received.
-pub(crate) fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let (sender, asked) = channel();
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = Vec::new();
-        let mut piece = [0; 65536];
-        while !is_whole(&String::from_utf8_lossy(&request)) {
-            let length = stream.read(&mut piece).unwrap();
-            assert!(length > 0);
-            request.extend_from_slice(&piece[..length]);
-        }
-        sender.send(String::from_utf8_lossy(&request).into_owned()).unwrap();
-        let length = body.len();
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n"
-        );
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-    });
-    (url, asked)
+/// Text of the only request that the server received.
+fn only_request(server: &HttpServer) -> String {
+    assert_eq!(server.request_count(), 1);
+    server.requests()[0].text()
 }
 
 pub(crate) fn configured(url: &str) -> Home {
@@ -74,11 +52,11 @@ fn assert_key_hidden(home: &Home, done: &CommandResult) {
 
 #[test]
 fn configured_provider_answers() {
-    let (url, asked) = serve("200 OK", HELLO);
-    let home = configured(&url);
+    let server = serve("200 OK", HELLO);
+    let home = configured(&server.url("/v1"));
     let done = run(&home);
     done.exits_with(0).stdout_contains("hello");
-    let asked = asked.recv().unwrap();
+    let asked = only_request(&server);
     assert!(asked.starts_with("POST /v1/chat/completions"), "{asked}");
     assert!(asked.contains(&format!("Bearer {KEY}")) && asked.contains("\"model\":\"small\""), "{asked}");
     assert_key_hidden(&home, &done);
@@ -94,11 +72,11 @@ fn every_provider_kind_uses_its_own_protocol() {
         ("gemini", gemini, "POST /v1/models/small:streamGenerateContent?alt=sse HTTP"),
     ];
     for (kind, stream, line) in cases {
-        let (url, asked) = serve("200 OK", stream);
-        let home = configured_as(kind, &url);
+        let server = serve("200 OK", stream);
+        let home = configured_as(kind, &server.url("/v1"));
         let done = run(&home);
         done.exits_with(0).stdout_contains("hello");
-        let asked = asked.recv().unwrap();
+        let asked = only_request(&server);
         assert!(asked.starts_with(line) && asked.contains(KEY), "{asked}");
         assert_key_hidden(&home, &done);
     }
@@ -106,10 +84,11 @@ fn every_provider_kind_uses_its_own_protocol() {
 
 #[test]
 fn refused_key_is_not_printed() {
-    let (url, _asked) = serve("401 Unauthorized", DENIED);
-    let home = configured(&url);
+    let server = serve("401 Unauthorized", DENIED);
+    let home = configured(&server.url("/v1"));
     let done = run(&home);
     assert_ne!(done.code, 0);
+    assert_eq!(server.request_count(), 1);
     let shown = format!("{}{}", done.stdout, done.stderr);
     assert!(shown.contains("Wrong key (key)") && shown.contains("Check the provider's API key"), "{shown}");
     assert_key_hidden(&home, &done);
@@ -117,9 +96,10 @@ fn refused_key_is_not_printed() {
 
 #[test]
 fn request_that_is_refused_is_not_to_be_tried_again_as_it_is() {
-    let (url, _asked) = serve("400 Bad Request", "{\"error\":{\"message\":\"no such field\"}}");
-    let home = configured(&url);
+    let server = serve("400 Bad Request", "{\"error\":{\"message\":\"no such field\"}}");
+    let home = configured(&server.url("/v1"));
     let done = run(&home);
+    assert_eq!(server.request_count(), 1);
     let mut console = Console::new(&home);
     console.add(done.exits_with(1));
     insta::assert_snapshot!(console.text());
@@ -153,28 +133,12 @@ fn missing_provider_settings_are_named() {
 
 /// Server that rejects one request with this retry delay, and then responds.
 pub(crate) fn refuses_once(retry: &'static str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        let refusal = ("429 Too Many Requests", retry, "");
-        let answers = [refusal, ("200 OK", "Content-Type: text/event-stream\r\n", HELLO)];
-        for ((status, headers, body), stream) in answers.into_iter().zip(listener.incoming()) {
-            let mut stream = stream.unwrap();
-            let mut request = Vec::new();
-            let mut piece = [0; 65536];
-            while !String::from_utf8_lossy(&request).contains("\"include_usage\":true}}") {
-                let length = stream.read(&mut piece).unwrap();
-                assert!(length > 0);
-                request.extend_from_slice(&piece[..length]);
-            }
-            let length = body.len();
-            let head = format!(
-                "HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
-            );
-            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-        }
+    let server = HttpServer::start(move |request| match request.number {
+        0 => HttpResponse::with_headers("429 Too Many Requests", retry, ""),
+        1 => HttpResponse::events(HELLO),
+        _ => HttpResponse::nothing(),
     });
-    url
+    server.url("/v1")
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Model information: prices, and the models that servers report.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use brigade_testing::{AfterResponse, HttpRequest, HttpResponse, HttpServer};
 
 use crate::cli::console::Console;
 use crate::cli::support::{CommandResult, Home};
@@ -16,57 +15,30 @@ const TWO: &str = r#"{"data":[{"id":"small","context_length":8192},{"id":"large"
 /// Server that always gives the same response, and the requests that it received.
 struct Server {
     url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    http: HttpServer,
 }
 
 impl Server {
     fn start(head: &str, body: &str) -> Server {
-        let answer =
-            format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
-        Server::with(move |stream| stream.write_all(answer.as_bytes()).unwrap_or_default())
+        Server::with(HttpResponse::new(head, body))
     }
 
     /// Server that accepts requests and never responds.
     fn silent() -> Server {
-        Server::with(|_| std::thread::sleep(Duration::from_secs(60)))
+        Server::with(HttpResponse::nothing().then(AfterResponse::Stall))
     }
 
-    fn with(answer: impl Fn(&mut std::net::TcpStream) + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (asked.clone(), Arc::new(answer));
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let (seen, answer) = (seen.clone(), answer.clone());
-                std::thread::spawn(move || {
-                    seen.lock().unwrap().push(request(&mut stream));
-                    answer(&mut stream);
-                });
-            }
-        });
-        Server { url, asked }
+    fn with(response: HttpResponse) -> Server {
+        let http = HttpServer::always(response);
+        Server { url: http.url("/v1"), http }
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.http.requests().iter().map(HttpRequest::text).collect()
     }
-}
 
-fn request(stream: &mut std::net::TcpStream) -> String {
-    let mut text = String::new();
-    let mut piece = [0; 65536];
-    loop {
-        let length = stream.read(&mut piece).unwrap_or(0);
-        text.push_str(&String::from_utf8_lossy(&piece[..length]));
-        let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
-            let length = head.to_lowercase().split_once("content-length: ").map(|(_, rest)| rest.to_owned());
-            let length = length.and_then(|rest| rest.lines().next()?.parse().ok()).unwrap_or(0);
-            body.len() >= length
-        });
-        if whole || length == 0 {
-            return text;
-        }
+    fn connections(&self) -> usize {
+        self.http.connections()
     }
 }
 
@@ -171,7 +143,7 @@ fn key_is_sent_only_to_its_provider_and_never_printed() {
     let home = with_server(&server.url, "api_key_env = 'MY_KEY'");
     let mut console = Console::new(&home);
     console.add(&without_builtin(home.brigade(&["models"]).exits_with(0)));
-    assert!(server.asked().is_empty());
+    assert_eq!(server.connections(), 0);
     let done = CommandResult::run(home.command(&["models"]).env("MY_KEY", KEY));
     console.add(&without_builtin(done.exits_with(0)));
     let asked = &server.asked()[0];
@@ -215,7 +187,7 @@ fn redirects_of_a_server_are_not_followed() {
     let mut console = Console::new(&home);
     console.add(&without_builtin(home.brigade(&["models"]).exits_with(0)));
     insta::assert_snapshot!(console.text());
-    assert!(aim.asked().is_empty());
+    assert_eq!(aim.connections(), 0);
 }
 
 #[test]
@@ -323,7 +295,7 @@ fn local_proxy_with_a_key_is_refused_under_a_usd_budget() {
     let proxy = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let refused = with_key(&proxy, &run);
     refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is unknown");
-    assert!(server.asked().is_empty(), "nothing is sent");
+    assert_eq!(server.connections(), 0, "nothing is sent");
     let unknown = with_key(&proxy, &["run", "the task"]);
     unknown.exits_with(0);
     assert!(!unknown.stderr.contains('$'), "{}", unknown.stderr);

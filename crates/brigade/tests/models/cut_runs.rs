@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use brigade::core::{Event, Spent, State, Status};
 use brigade::{Models, Runtime, Settings, Task, Workspace};
+use brigade_testing::HttpResponse;
 use serde_json::{Value, json};
 
 use super::recorded::{ANTHROPIC_TEXT, GEMINI_TEXT, OPENAI_TEXT, RESPONSES_TEXT};
-use super::server::{Server, events, send};
+use super::server::{Server, events};
 use super::streams::{delta, openai};
 
 /// Number of concurrent runs.
@@ -118,12 +119,8 @@ fn gemini_calling(arguments: &str, _: [Value; 2]) -> String {
 }
 
 /// The whole HTTP response.
-fn answer(stream: &str, tells_size: bool) -> Vec<u8> {
-    if tells_size {
-        return events(stream);
-    }
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-    format!("{head}{stream}").into_bytes()
+fn answer(stream: &str, tells_size: bool) -> HttpResponse {
+    if tells_size { events(stream) } else { HttpResponse::beginning(stream) }
 }
 
 /// A server that sends only N bytes for the first attempt at each reply of run N.
@@ -138,10 +135,14 @@ struct CuttingServer {
 
 impl CuttingServer {
     fn longest(&self) -> usize {
-        [self.whole(0, false), self.whole(0, true)].map(|answer| answer.len()).into_iter().max().unwrap()
+        [self.whole(0, false), self.whole(0, true)]
+            .map(|answer| answer.bytes().len())
+            .into_iter()
+            .max()
+            .unwrap()
     }
 
-    fn whole(&self, run: usize, is_answered: bool) -> Vec<u8> {
+    fn whole(&self, run: usize, is_answered: bool) -> HttpResponse {
         // Every other run has a server that sends no length.
         let tells_size = self.format.needs_size || run.is_multiple_of(2);
         if is_answered {
@@ -151,7 +152,7 @@ impl CuttingServer {
         answer(&(self.format.calling)(&arguments, fragments), tells_size)
     }
 
-    fn answer(&self, request: &str) -> Vec<u8> {
+    fn answer(&self, request: &str) -> HttpResponse {
         let run: usize = request.split("cut after ").nth(1).unwrap()[..5].parse().unwrap();
         let is_answered = request.contains(&file_name(run));
         let is_first = {
@@ -160,19 +161,16 @@ impl CuttingServer {
             *times += 1;
             *times == 1
         };
-        let mut whole = self.whole(run, is_answered);
+        let whole = self.whole(run, is_answered);
         if !is_answered && self.folder.join(file_name(run)).exists() {
             self.faults.lock().unwrap().push(format!("run {run}: the call of a cut reply ran"));
         }
-        if is_first {
-            whole.truncate(run);
-        }
-        whole
+        if is_first { whole.truncated(run) } else { whole }
     }
 
     /// The expected number of requests in a run: one more for each reply that was cut.
     fn attempts(&self, run: usize) -> usize {
-        let replies = [false, true].map(|is_answered| self.whole(run, is_answered).len());
+        let replies = [false, true].map(|is_answered| self.whole(run, is_answered).bytes().len());
         2 + replies.into_iter().filter(|length| run < *length).count()
     }
 }
@@ -227,7 +225,7 @@ async fn every_cut(format: Format) {
         faults: Mutex::default(),
     });
     let cutting = server_state.clone();
-    let server = Server::start(move |request, connection| send(connection, &cutting.answer(request)));
+    let server = Server::start(move |request| cutting.answer(request));
     let runs = server_state.longest();
     // Each row of runs has its own model, so that backoff in one row does not delay the others.
     let rows = (0..RUNS_AT_ONCE).map(|row| {

@@ -1,31 +1,29 @@
 //! Streams that are cut at every byte.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brigade::model::{Model, ModelError};
+use brigade_testing::HttpResponse;
 
 use super::recorded::{
     ANTHROPIC_CALLS, ANTHROPIC_TEXT, GEMINI_CALLS, GEMINI_TEXT, OPENAI_CALLS, OPENAI_TEXT, RESPONSES_CALLS,
     RESPONSES_TEXT,
 };
-use super::server::{Server, ask, events, question, send};
+use super::server::{Server, ask, events, question};
+
+const SIZELESS_HEAD: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 
 /// A server that sends one more byte with each request, with or without a length.
 fn cutting(stream: &'static str, tells_size: bool) -> Server {
     let whole = events(stream);
-    let head = whole.len() - stream.len();
-    let sent = Arc::new(AtomicUsize::new(0));
-    Server::start(move |_, connection| {
+    let head = whole.bytes().len() - stream.len();
+    let sent = AtomicUsize::new(0);
+    Server::start(move |_| {
         let cut = sent.fetch_add(1, Ordering::SeqCst);
-        if tells_size {
-            send(connection, &whole[..head + cut]);
-        } else {
-            send(
-                connection,
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n",
-            );
-            send(connection, &stream.as_bytes()[..cut]);
+        match tells_size {
+            true => whole.clone().truncated(head + cut),
+            false => HttpResponse::raw([SIZELESS_HEAD, &stream.as_bytes()[..cut]].concat()),
         }
     })
 }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::server::{KEY, Server, body, events, send};
+use super::server::{KEY, Server, body, events};
 
 #[expect(dead_code, reason = "the test passes the provider itself")]
 #[path = "../../examples/quick_start.rs"]
@@ -50,9 +50,9 @@ enum Answer {
 impl Wire {
     /// A server whose model answers with this function.
     fn serve(self, answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Server {
-        Server::start(move |request, connection| {
+        Server::start(move |request| {
             let received = self.parse(&body(request));
-            send(connection, &events(&self.stream(&answer(&received))));
+            events(&self.stream(&answer(&received)))
         })
     }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use brigade::Secret;
 use brigade::model::openai::OpenAi;
 use brigade::model::{Chunk, Endpoint, EndpointError, Model, ModelError, RateLimits, Timeouts};
+use brigade_testing::HttpResponse;
 use futures::StreamExt;
 
 use super::recorded::OPENAI_TEXT;
-use super::server::{KEY, Server, ask, calls, question, reply, reply_from, send};
+use super::server::{KEY, Server, ask, calls, question, reply_from};
 use super::streams::{delta, openai, openai_without_end};
 
 async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
@@ -107,7 +108,7 @@ async fn temporary_errors_are_transient() {
     let loading = r#"{"error":{"code":503,"message":"Loading model"}}"#;
     assert_transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of a reply"]);
     assert_transient(&failure("200 OK", json, r#"{"detail":"Not ready"}"#).await, &["Not ready", "base_url"]);
-    let closed = Server::start(|_, _| {});
+    let closed = Server::start(|_| HttpResponse::nothing());
     assert_transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
     let nobody = Endpoint::new("nobody", "http://127.0.0.1:9/v1", None).unwrap();
     let error = ask(&OpenAi::compatible(nobody), question()).await.unwrap_err();
@@ -127,10 +128,8 @@ async fn conversation_that_is_too_long_is_an_overflow() {
         "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
         "Make sure that max_model_len is no smaller than the number of text tokens.",
     ] {
-        let server = Server::start(move |_, connection| {
-            let body = format!(r#"{{"error":{{"message":"{words}","type":"BadRequestError"}}}}"#);
-            send(connection, &reply("400 Bad Request", "", body.as_bytes()));
-        });
+        let body = format!(r#"{{"error":{{"message":"{words}","type":"BadRequestError"}}}}"#);
+        let server = Server::failing("400 Bad Request", "", &body);
         assert_overflow(
             &ask(&server.openai(), question()).await.unwrap_err(),
             &["exceeds the context window"],
@@ -144,8 +143,7 @@ async fn conversation_that_is_too_long_is_an_overflow() {
 
 /// The error for a response that is not a stream, and whether the provider may have charged for it.
 async fn non_stream_reply(kind: &str, body: &str) -> (ModelError, bool) {
-    let whole = reply("200 OK", &format!("Content-Type: {kind}\r\n"), body.as_bytes());
-    let server = Server::start(move |_, connection| send(connection, &whole));
+    let server = Server::failing("200 OK", &format!("Content-Type: {kind}\r\n"), body);
     let mut stream = server.openai().stream(question());
     let mut has_begun = false;
     loop {
@@ -220,15 +218,12 @@ async fn errors_inside_a_stream_end_it() {
 async fn redirects_are_not_followed() {
     let other = Server::streaming(OPENAI_TEXT);
     let location = other.url("/v1/chat/completions");
-    let server = Server::start(move |_, connection| {
-        let headers = format!("Location: {location}\r\n");
-        send(connection, &reply("307 Temporary Redirect", &headers, b""));
-    });
+    let server = Server::failing("307 Temporary Redirect", &format!("Location: {location}\r\n"), "");
     assert_fatal(
         &ask(&server.openai(), question()).await.unwrap_err(),
         &["307", "Redirects are not followed"],
     );
-    assert_eq!(other.requests().len(), 0);
+    assert_eq!(other.connections(), 0);
 }
 
 #[test]

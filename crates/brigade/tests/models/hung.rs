@@ -7,11 +7,12 @@ use brigade::core::delegation::LimitKind;
 use brigade::core::{Event, Status};
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, RateLimits, Request, Timeouts};
 use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
+use brigade_testing::{AfterResponse, HttpResponse, HttpServer};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
-use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
+use super::server::limited_openai;
 use super::streams::{delta, openai};
 
 /// The first-byte timeout. It leaves a child time for a second attempt.
@@ -19,19 +20,20 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The usual time from a request to its answer.
 const TYPICAL_LATENCY: Duration = Duration::from_millis(50);
 
-fn say(text: &str) -> MockResponse {
+fn say(text: &str) -> HttpResponse {
     let stream = openai(&[&delta(&format!("{{\"content\":{}}}", Value::from(text)), "stop")]);
-    MockResponse { delay: TYPICAL_LATENCY, ..MockResponse::events("", &stream) }
+    HttpResponse::events(&stream).delayed(TYPICAL_LATENCY)
 }
 
 /// A server for a lead that delegates this many tasks in one reply. `child` answers the children, counted
 /// from 0.
 fn delegating_server(
     children: usize,
-    child: impl Fn(usize) -> MockResponse + Send + Sync + 'static,
-) -> ConcurrentServer {
+    child: impl Fn(usize) -> HttpResponse + Send + Sync + 'static,
+) -> HttpServer {
     let asked = AtomicUsize::new(0);
-    ConcurrentServer::start(move |_, body| {
+    HttpServer::start(move |request| {
+        let body = request.json();
         let messages = body["messages"].as_array().unwrap();
         let is_lead = messages[0]["content"].as_str().unwrap().contains("You are the lead agent");
         match (is_lead, messages.last().unwrap()["role"].as_str().unwrap()) {
@@ -39,7 +41,7 @@ fn delegating_server(
                 let calls: Vec<String> = (0..children).map(|index| delta(&call(index), "")).collect();
                 let last = delta("{}", "tool_calls");
                 let events: Vec<&str> = calls.iter().map(String::as_str).chain([last.as_str()]).collect();
-                MockResponse::events("", &openai(&events))
+                HttpResponse::events(&openai(&events))
             }
             (true, _) => say("All served."),
             (false, _) => child(asked.fetch_add(1, Ordering::SeqCst)),
@@ -57,21 +59,17 @@ fn call(index: usize) -> String {
 /// Returns when each child returned, in milliseconds after the first event, and its outcome; then the outcome
 /// of the run.
 async fn run(
-    server: &ConcurrentServer,
+    server: &HttpServer,
     timeouts: Timeouts,
     child_timeout: Duration,
     task: Task,
 ) -> (Vec<(u64, Status)>, RunResult) {
-    let models = Models::default().with("mock", server.openai(RateLimits::default(), timeouts));
+    let models = Models::default().with("mock", limited_openai(server, RateLimits::default(), timeouts));
     run_with(models, child_timeout, task).await
 }
 
-async fn run_at(
-    server: &ConcurrentServer,
-    rate_limits: RateLimits,
-    task: Task,
-) -> (Vec<(u64, Status)>, RunResult) {
-    let models = Models::default().with("mock", server.openai(rate_limits, Timeouts::default()));
+async fn run_at(server: &HttpServer, rate_limits: RateLimits, task: Task) -> (Vec<(u64, Status)>, RunResult) {
+    let models = Models::default().with("mock", limited_openai(server, rate_limits, Timeouts::default()));
     run_with(models, CHILD_TIMEOUT, task).await
 }
 
@@ -98,8 +96,8 @@ async fn run_with(models: Models, child_timeout: Duration, task: Task) -> (Vec<(
 #[tokio::test]
 async fn hung_requests_and_faults_starve_none_of_many_children() {
     let server = delegating_server(60, |number| match number {
-        0..4 => MockResponse::nothing(ConnectionAction::Stall),
-        4..9 => MockResponse::whole("500 Internal Server Error", "", "{}"),
+        0..4 => HttpResponse::nothing().then(AfterResponse::Stall),
+        4..9 => HttpResponse::new("500 Internal Server Error", "{}"),
         _ => say("Done."),
     });
     let limit = Duration::from_secs(6);
@@ -117,8 +115,8 @@ fn done(children: &[(u64, Status)]) -> usize {
 }
 
 /// A server for five children that are answered one at a time, each within its time limit.
-fn slow_server() -> ConcurrentServer {
-    delegating_server(5, |_| MockResponse { delay: Duration::from_millis(600), ..say("Done.") })
+fn slow_server() -> HttpServer {
+    delegating_server(5, |_| say("Done.").delayed(Duration::from_millis(600)))
 }
 
 const CHILD_TIMEOUT: Duration = Duration::from_millis(1500);

@@ -10,31 +10,36 @@ use brigade::core::{Message, Status};
 use brigade::model::openai::OpenAi;
 use brigade::model::{Chunk, Endpoint, Model, ModelError, RateLimits, Timeouts};
 use brigade::{Models, RunEvent, Runtime, Settings, Task, Workspace};
+use brigade_testing::{AfterResponse, HttpResponse, HttpServer};
 use futures::StreamExt;
 
-use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
 use super::recorded::OPENAI_TEXT;
-use super::server::{ask, question, request};
+use super::server::{ask, limited_openai, question, request};
 use super::streams::{delta, openai_without_end};
 
 const SHORT_TIMEOUT: Option<Duration> = Some(Duration::from_millis(200));
 /// Longer than any wait in a test, and shorter than any limit that is not under test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-fn text() -> MockResponse {
-    MockResponse::events("", OPENAI_TEXT)
+fn text() -> HttpResponse {
+    HttpResponse::events(OPENAI_TEXT)
 }
 
-fn partial_stream(then: ConnectionAction) -> MockResponse {
-    MockResponse::beginning(&openai_without_end(&[&delta(r#"{"content":"So"}"#, "")]), then)
+/// Comments that are sent forever, at this interval.
+fn ping(pause: Duration) -> AfterResponse {
+    AfterResponse::Repeat { bytes: b": still there\n\n".to_vec(), pause }
+}
+
+fn partial_stream(then: AfterResponse) -> HttpResponse {
+    HttpResponse::beginning(&openai_without_end(&[&delta(r#"{"content":"So"}"#, "")])).then(then)
 }
 
 async fn transient_error(
     timeouts: Timeouts,
-    answer: impl Fn() -> MockResponse + Send + Sync + 'static,
+    answer: impl Fn() -> HttpResponse + Send + Sync + 'static,
 ) -> String {
-    let server = ConcurrentServer::start(move |_, _| answer());
-    match ask(&server.openai(RateLimits::default(), timeouts), question()).await {
+    let server = HttpServer::start(move |_| answer());
+    match ask(&limited_openai(&server, RateLimits::default(), timeouts), question()).await {
         Err(ModelError::Transient(error)) => error,
         other => panic!("{other:?}"),
     }
@@ -48,20 +53,20 @@ fn assert_message(error: &str, parts: &[&str]) {
 async fn timeout_errors_name_their_setting() {
     let first = Timeouts { first_byte: SHORT_TIMEOUT, ..Timeouts::default() };
     assert_message(
-        &transient_error(first, || MockResponse::nothing(ConnectionAction::Stall)).await,
+        &transient_error(first, || HttpResponse::nothing().then(AfterResponse::Stall)).await,
         &["within 0.2 s", "first_byte_timeout"],
     );
     assert_message(
-        &transient_error(first, || MockResponse::beginning("", ConnectionAction::Stall)).await,
+        &transient_error(first, || HttpResponse::beginning("").then(AfterResponse::Stall)).await,
         &["0.2 s", "first_byte_timeout"],
     );
     let idle = Timeouts { idle: SHORT_TIMEOUT, ..Timeouts::default() };
     assert_message(
-        &transient_error(idle, || partial_stream(ConnectionAction::Stall)).await,
+        &transient_error(idle, || partial_stream(AfterResponse::Stall)).await,
         &["sent nothing for 0.2 s", "idle_timeout"],
     );
     let total = Timeouts { total: SHORT_TIMEOUT, ..Timeouts::default() };
-    let pings = || partial_stream(ConnectionAction::Ping(Duration::from_millis(20)));
+    let pings = || partial_stream(ping(Duration::from_millis(20)));
     assert_message(&transient_error(total, pings).await, &["took longer than 0.2 s", "total_timeout"]);
 }
 
@@ -83,20 +88,19 @@ async fn pings_reset_the_idle_timeout() {
         total: Some(Duration::from_secs(2)),
         ..Timeouts::default()
     };
-    let error =
-        transient_error(timeouts, || partial_stream(ConnectionAction::Ping(Duration::from_millis(50)))).await;
+    let error = transient_error(timeouts, || partial_stream(ping(Duration::from_millis(50)))).await;
     assert_message(&error, &["took longer than 2 s"]);
 }
 
 #[tokio::test]
 async fn refused_request_is_retried_and_the_wait_is_reported() {
-    let server = ConcurrentServer::start(|number, _| match number {
-        0 => MockResponse::whole("429 Too Many Requests", "Retry-After: 2\r\n", ""),
-        1 => MockResponse::whole("503 Service Unavailable", "retry-after-ms: 100\r\n", ""),
+    let server = HttpServer::start(|request| match request.number {
+        0 => HttpResponse::with_headers("429 Too Many Requests", "Retry-After: 2\r\n", ""),
+        1 => HttpResponse::with_headers("503 Service Unavailable", "retry-after-ms: 100\r\n", ""),
         _ => text(),
     });
     let start = Instant::now();
-    let mut stream = server.openai(RateLimits::default(), Timeouts::default()).stream(question());
+    let mut stream = limited_openai(&server, RateLimits::default(), Timeouts::default()).stream(question());
     let mut chunks = Vec::new();
     while let Some(chunk) = stream.next().await {
         chunks.push(chunk.unwrap());
@@ -118,21 +122,20 @@ async fn refused_request_is_retried_and_the_wait_is_reported() {
     assert!(!chunks[begins.len()..].iter().any(|chunk| matches!(chunk, Chunk::Waiting(_))), "{chunks:?}");
     assert!(matches!(chunks.last(), Some(Chunk::Done(_))));
     assert!(start.elapsed() >= Duration::from_millis(2100), "{:?}", start.elapsed());
-    assert_eq!(server.requests(), 3);
+    assert_eq!(server.request_count(), 3);
 }
 
 #[tokio::test]
 async fn wait_beyond_the_limit_fails_at_once() {
     for status in ["429 Too Many Requests", "529 Overloaded"] {
-        let server =
-            ConcurrentServer::start(move |_, _| MockResponse::whole(status, "Retry-After: 86400\r\n", "{}"));
-        let model = server.openai(RateLimits::default(), Timeouts::default());
+        let server = HttpServer::always(HttpResponse::with_headers(status, "Retry-After: 86400\r\n", "{}"));
+        let model = limited_openai(&server, RateLimits::default(), Timeouts::default());
         let start = Instant::now();
         let error = ask(&model, question()).await.unwrap_err().to_string();
         assert_message(&error, &[&status[..3], "requested a wait of", "the limit is 120 s (`longest_wait`)"]);
         assert_message(&ask(&model, question()).await.unwrap_err().to_string(), &["requested a wait of"]);
         assert!(start.elapsed() < TEST_TIMEOUT);
-        assert_eq!(server.requests(), 1, "it was asked again");
+        assert_eq!(server.request_count(), 1, "it was asked again");
     }
 }
 
@@ -141,14 +144,18 @@ async fn wait_beyond_the_limit_fails_at_once() {
 async fn request_fails_after_eight_refusals() {
     let refused = Arc::new(AtomicUsize::new(0));
     let count = refused.clone();
-    let server = ConcurrentServer::start(move |_, body| {
-        if body["messages"].as_array().unwrap().last().unwrap()["content"] != "What is in it?" {
+    let server = HttpServer::start(move |request| {
+        if request.json()["messages"].as_array().unwrap().last().unwrap()["content"] != "What is in it?" {
             return text();
         }
         count.fetch_add(1, Ordering::SeqCst);
-        MockResponse::whole("429 Too Many Requests", "retry-after-ms: 1\r\n", r#"{"error":{"message":"No"}}"#)
+        HttpResponse::with_headers(
+            "429 Too Many Requests",
+            "retry-after-ms: 1\r\n",
+            r#"{"error":{"message":"No"}}"#,
+        )
     });
-    let model = server.openai(RateLimits::default(), Timeouts::default());
+    let model = limited_openai(&server, RateLimits::default(), Timeouts::default());
     let served = async {
         loop {
             ask(&model, request(vec![Message::User("And now?".into())])).await.unwrap();
@@ -165,11 +172,14 @@ async fn request_fails_after_eight_refusals() {
 #[tokio::test]
 async fn dropped_stream_frees_its_slot() {
     let server =
-        ConcurrentServer::start(
-            |number, _| if number == 0 { partial_stream(ConnectionAction::Stall) } else { text() },
+        HttpServer::start(
+            |request| if request.number == 0 { partial_stream(AfterResponse::Stall) } else { text() },
         );
-    let model =
-        server.openai(RateLimits { concurrency: Some(1), ..RateLimits::default() }, Timeouts::default());
+    let model = limited_openai(
+        &server,
+        RateLimits { concurrency: Some(1), ..RateLimits::default() },
+        Timeouts::default(),
+    );
     let mut first = model.stream(question());
     for expected in [Chunk::Queued, Chunk::Sent] {
         assert_eq!(first.next().await.unwrap().unwrap(), expected);
@@ -185,21 +195,24 @@ async fn dropped_stream_frees_its_slot() {
 
 #[tokio::test]
 async fn unpolled_stream_does_not_block_others() {
-    let server = ConcurrentServer::start(|_, _| text());
-    let model =
-        server.openai(RateLimits { concurrency: Some(1), ..RateLimits::default() }, Timeouts::default());
+    let server = HttpServer::always(text());
+    let model = limited_openai(
+        &server,
+        RateLimits { concurrency: Some(1), ..RateLimits::default() },
+        Timeouts::default(),
+    );
     let _idle = model.stream(question());
     ask(&model, question()).await.unwrap();
 }
 
 #[tokio::test]
 async fn run_waiting_for_its_provider_reports_it_and_can_be_cancelled() {
-    let server = ConcurrentServer::start(|_, _| {
-        MockResponse::whole("429 Too Many Requests", "Retry-After: 90\r\n", "")
-    });
+    let server =
+        HttpServer::always(HttpResponse::with_headers("429 Too Many Requests", "Retry-After: 90\r\n", ""));
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
-    let models = Models::default().with("mock", server.openai(RateLimits::default(), Timeouts::default()));
+    let models =
+        Models::default().with("mock", limited_openai(&server, RateLimits::default(), Timeouts::default()));
     let runtime = Runtime::in_memory(settings, models);
     let run = runtime.start(Task::new("Cook.")).await.unwrap();
     let (session, mut watch) = (run.session().clone(), run.subscribe());
@@ -212,6 +225,6 @@ async fn run_waiting_for_its_provider_reports_it_and_can_be_cancelled() {
     runtime.cancel(&session, "the test").await.unwrap();
     let ending = tokio::time::timeout(TEST_TIMEOUT, run.result()).await.expect("it still waits").unwrap();
     assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome.status);
-    assert_eq!(server.requests(), 1);
+    assert_eq!(server.request_count(), 1);
     assert_eq!(ending.spent.amount(), Resources::default(), "what stood in line costs nothing");
 }

@@ -8,8 +8,9 @@ use brigade::model::openai::OpenAi;
 use brigade::model::{
     Api, Endpoint, ListError, Locality, ModelInfo, ModelOverrides, PriceList, list, list_all,
 };
+use brigade_testing::{AfterResponse, HttpResponse};
 
-use super::server::{KEY, Server, reply, send};
+use super::server::{KEY, Server, reply};
 
 fn endpoint(name: &str, base_url: &str) -> Endpoint {
     Endpoint::new(name, base_url, None).unwrap()
@@ -81,12 +82,9 @@ async fn list_all_returns_results_in_input_order() {
 
 #[tokio::test]
 async fn endless_model_list_is_refused() {
-    let server = Server::start(|_, connection| {
-        send(connection, b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n[");
-        let blanks = [b' '; 65536];
-        for _ in 0..512 {
-            send(connection, &blanks);
-        }
+    let server = Server::start(|_| {
+        let blanks = AfterResponse::Repeat { bytes: vec![b' '; 65536], pause: Duration::ZERO };
+        HttpResponse::raw("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n[").then(blanks)
     });
     let cause = list(&server.endpoint("/v1"), Api::OpenAi).await.unwrap_err().to_string();
     assert!(cause.contains("larger than"), "{cause}");
@@ -94,10 +92,7 @@ async fn endless_model_list_is_refused() {
 
 #[tokio::test]
 async fn slow_model_list_times_out() {
-    let server = Server::start(|_, connection| {
-        send(connection, &reply("200 OK", "", b"{}")[..30]);
-        std::thread::sleep(Duration::from_secs(60));
-    });
+    let server = Server::start(|_| reply("200 OK", "", "{}").truncated(30).then(AfterResponse::Stall));
     let endpoint = server.endpoint("/v1").with_total_timeout(Duration::from_millis(200));
     let cause = list(&endpoint, Api::OpenAi).await.unwrap_err().to_string();
     assert!(cause.contains("took longer than 0.2 s"), "{cause}");

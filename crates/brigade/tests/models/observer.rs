@@ -13,9 +13,10 @@ use brigade::{
     Models, Observation, Observer, ResumeOptions, Run, RunEvent, RunResult, Runtime, Settings, Task,
     Workspace,
 };
+use brigade_testing::{AfterResponse, HttpResponse, HttpServer};
 
-use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
 use super::recorded::OPENAI_TEXT;
+use super::server::limited_openai;
 use super::tree::openai_stream;
 
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -113,22 +114,19 @@ impl Observer for PanickingObserver {
 }
 
 /// A lead that delegates to two children.
-fn delegating_server(delay: Duration) -> ConcurrentServer {
-    ConcurrentServer::start(move |_, body| MockResponse {
-        delay,
-        ..MockResponse::events("", &openai_stream(body))
-    })
+fn delegating_server(delay: Duration) -> HttpServer {
+    HttpServer::start(move |request| HttpResponse::events(&openai_stream(&request.json())).delayed(delay))
 }
 
-fn runtime(server: &ConcurrentServer, tweak: impl FnOnce(&mut Settings)) -> Runtime {
+fn runtime(server: &HttpServer, tweak: impl FnOnce(&mut Settings)) -> Runtime {
     let mut settings = Settings::new("mock/small", Workspace::open(&std::env::temp_dir()).unwrap());
     settings.limits.retry_pause = Duration::from_millis(5);
     tweak(&mut settings);
-    let model = server.openai(RateLimits::default(), Timeouts::default());
+    let model = limited_openai(server, RateLimits::default(), Timeouts::default());
     Runtime::in_memory(settings, Models::default().with("mock", model))
 }
 
-fn observed(server: &ConcurrentServer, tweak: impl FnOnce(&mut Settings)) -> (Runtime, Recorder) {
+fn observed(server: &HttpServer, tweak: impl FnOnce(&mut Settings)) -> (Runtime, Recorder) {
     let recorder = Recorder::default();
     let runtime = runtime(server, |settings| {
         settings.observers.add(recorder.clone()).unwrap();
@@ -171,7 +169,7 @@ async fn observer_of_two_trees_sees_all_events_and_requests() {
     let server = delegating_server(Duration::ZERO);
     let (runtime, recorder) = observed(&server, |_| {});
     // Other runtimes of the process have the same observers, for example those of a server.
-    let model = server.openai(RateLimits::default(), Timeouts::default());
+    let model = limited_openai(&server, RateLimits::default(), Timeouts::default());
     let models = Models::default().with("mock", model);
     let other = Runtime::new(runtime.store().clone(), runtime.settings().clone(), models);
     let (one, two) = tokio::join!(start(&runtime), start(&other));
@@ -180,7 +178,7 @@ async fn observer_of_two_trees_sees_all_events_and_requests() {
     flush(&runtime).await;
     assert_saw_the_log(&runtime, &recorder, &[&one.session, &two.session]).await;
     let requests = recorder.requests();
-    assert_eq!((requests.len(), server.requests()), (8, 8));
+    assert_eq!((requests.len(), server.request_count()), (8, 8));
     for facts in &requests {
         assert_eq!((facts.provider.as_str(), facts.model.as_str()), ("mock", "small"));
         assert_eq!(facts.exchange, ModelExchange { sends: 1, status: Some(200) });
@@ -196,9 +194,9 @@ async fn observer_of_two_trees_sees_all_events_and_requests() {
 
 #[tokio::test]
 async fn facts_of_a_refused_request_contain_its_wait_and_sends() {
-    let server = ConcurrentServer::start(|number, _| match number {
-        0 => MockResponse::whole("429 Too Many Requests", "retry-after-ms: 300\r\n", ""),
-        _ => MockResponse { delay: Duration::from_millis(150), ..MockResponse::events("", OPENAI_TEXT) },
+    let server = HttpServer::start(|request| match request.number {
+        0 => HttpResponse::with_headers("429 Too Many Requests", "retry-after-ms: 300\r\n", ""),
+        _ => HttpResponse::events(OPENAI_TEXT).delayed(Duration::from_millis(150)),
     });
     let (runtime, recorder) = observed(&server, |_| {});
     finish(start(&runtime).await).await;
@@ -214,10 +212,10 @@ async fn facts_of_a_refused_request_contain_its_wait_and_sends() {
 
 #[tokio::test]
 async fn facts_of_failed_attempts_contain_their_status_and_fault() {
-    let server = ConcurrentServer::start(|number, _| match number {
-        0 => MockResponse::whole("500 Internal Server Error", "", "{}"),
-        1 => MockResponse::nothing(ConnectionAction::Close),
-        _ => MockResponse::events("", OPENAI_TEXT),
+    let server = HttpServer::start(|request| match request.number {
+        0 => HttpResponse::new("500 Internal Server Error", "{}"),
+        1 => HttpResponse::nothing(),
+        _ => HttpResponse::events(OPENAI_TEXT),
     });
     let (runtime, recorder) = observed(&server, |_| {});
     finish(start(&runtime).await).await;
@@ -293,15 +291,15 @@ async fn panicking_observer_affects_no_run_and_is_called_again() {
 
 #[tokio::test]
 async fn dropped_run_is_reported_as_stopped_and_its_resume_as_started() {
-    let server = ConcurrentServer::start(|number, _| match number {
-        0 => MockResponse::nothing(ConnectionAction::Stall),
-        _ => MockResponse::events("", OPENAI_TEXT),
+    let server = HttpServer::start(|request| match request.number {
+        0 => HttpResponse::nothing().then(AfterResponse::Stall),
+        _ => HttpResponse::events(OPENAI_TEXT),
     });
     let (runtime, recorder) = observed(&server, |_| {});
     let run = start(&runtime).await;
     let session = run.session().clone();
     let sent = async {
-        while server.requests() == 0 {
+        while server.request_count() == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -334,7 +332,7 @@ async fn observer_without_settings_is_dropped() {
             let _ = self.0.send(());
         }
     }
-    let server = ConcurrentServer::start(|_, _| MockResponse::events("", OPENAI_TEXT));
+    let server = HttpServer::always(HttpResponse::events(OPENAI_TEXT));
     let (sender, dropped) = channel();
     let runtime = runtime(&server, |settings| settings.observers.add(DropReport(sender)).unwrap());
     finish(start(&runtime).await).await;

@@ -1,8 +1,5 @@
 //! A small test server, and helpers for requests.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::Secret;
@@ -12,7 +9,8 @@ use brigade::model::anthropic::Anthropic;
 use brigade::model::gemini::Gemini;
 use brigade::model::openai::OpenAi;
 use brigade::model::responses::Responses;
-use brigade::model::{Endpoint, Ingest, Model, ModelError, Request};
+use brigade::model::{Endpoint, Ingest, Model, ModelError, RateLimits, Request, Timeouts};
+use brigade_testing::{AfterResponse, HttpRequest, HttpResponse, HttpServer};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -20,49 +18,37 @@ use serde_json::{Value, json};
 pub(super) const KEY: &str = "sk-planted-0123456789abcdef";
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server that passes every connection, with the request received on it, to a function.
-pub(super) struct Server {
-    port: u16,
-    requests: Arc<Mutex<Vec<String>>>,
-}
+/// A server of a model API.
+pub(super) struct Server(HttpServer);
 
 impl Server {
-    pub(super) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (requests.clone(), Arc::new(answer));
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (Ok(mut stream), seen, answer) = (stream, seen.clone(), answer.clone()) else { break };
-                std::thread::spawn(move || {
-                    let request = request_text(&mut stream);
-                    seen.lock().unwrap().push(request.clone());
-                    answer(&request, &mut stream);
-                });
-            }
-        });
-        Server { port, requests }
+    /// Starts a server. `answer` gets the text of each request.
+    pub(super) fn start(answer: impl Fn(&str) -> HttpResponse + Send + Sync + 'static) -> Server {
+        Server(HttpServer::start(move |request| answer(&request.text())))
     }
 
     /// A server that answers every request with the same stream.
     pub(super) fn streaming(stream: &str) -> Server {
-        let whole = events(stream);
-        Server::start(move |_, connection| send(connection, &whole))
+        Server(HttpServer::always(events(stream)))
     }
 
     /// A server that always fails in the same way.
-    pub(super) fn failing(status: &'static str, headers: &'static str, body: &'static str) -> Server {
-        Server::start(move |_, connection| send(connection, &reply(status, headers, body.as_bytes())))
+    pub(super) fn failing(status: &str, headers: &str, body: &str) -> Server {
+        Server(HttpServer::always(reply(status, headers, body)))
     }
 
     pub(super) fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        self.0.url(path)
     }
 
     /// Returns the requests received.
     pub(super) fn requests(&self) -> Vec<String> {
-        self.requests.lock().unwrap().clone()
+        self.0.requests().iter().map(HttpRequest::text).collect()
+    }
+
+    /// Returns the number of connections that were opened.
+    pub(super) fn connections(&self) -> usize {
+        self.0.connections()
     }
 
     /// Returns the body of the only request.
@@ -98,44 +84,22 @@ pub(super) fn body(request: &str) -> Value {
     serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
-fn request_text(stream: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    let mut piece = [0; 4096];
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head
-                .to_lowercase()
-                .split_once("content-length: ")
-                .map_or(0, |(_, rest)| rest.lines().next().unwrap_or_default().trim().parse().unwrap_or(0));
-            if body.len() >= length {
-                return text;
-            }
-        }
-        match stream.read(&mut piece) {
-            Ok(length) if length > 0 => bytes.extend_from_slice(&piece[..length]),
-            _ => return text,
-        }
-    }
-}
-
-/// A complete HTTP response.
-pub(super) fn reply(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
-    [head.as_bytes(), body].concat()
+/// A complete HTTP response, after which the connection is closed.
+pub(crate) fn reply(status: &str, headers: &str, body: impl AsRef<[u8]>) -> HttpResponse {
+    let headers = format!("{headers}Connection: close\r\n");
+    HttpResponse::with_headers(status, &headers, body).then(AfterResponse::Close)
 }
 
 /// A complete event stream as an HTTP response.
-pub(super) fn events(stream: &str) -> Vec<u8> {
-    reply("200 OK", "Content-Type: text/event-stream\r\n", stream.as_bytes())
+pub(super) fn events(stream: &str) -> HttpResponse {
+    reply("200 OK", "Content-Type: text/event-stream\r\n", stream)
 }
 
-/// Sends as much as the peer accepts.
-pub(super) fn send(stream: &mut TcpStream, bytes: &[u8]) {
-    let _ = stream.write_all(bytes);
-    let _ = stream.flush();
+/// A model of this server with these limits.
+pub(super) fn limited_openai(server: &HttpServer, rate_limits: RateLimits, timeouts: Timeouts) -> OpenAi {
+    let key = Some(Secret::new(KEY));
+    let endpoint = Endpoint::with_limits("mock", &server.url("/v1"), key, rate_limits, timeouts);
+    OpenAi::compatible(endpoint.unwrap())
 }
 
 /// A request that uses every feature.

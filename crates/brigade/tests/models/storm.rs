@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use brigade::core::{Budget, Status};
 use brigade::model::{RateLimits, Timeouts};
 use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
+use brigade_testing::{AfterResponse, HttpResponse, HttpServer};
 use serde_json::{Value, json};
 
-use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
+use super::server::limited_openai;
 use super::streams::{delta, openai, openai_without_end};
 
 /// Timeout of a test, on a busy machine.
@@ -65,7 +66,7 @@ fn min_requests(children: usize) -> usize {
 }
 
 async fn run(
-    server: &ConcurrentServer,
+    server: &HttpServer,
     rate_limits: RateLimits,
     timeouts: Timeouts,
     folder: &std::path::Path,
@@ -75,7 +76,7 @@ async fn run(
     settings.limits.concurrency = usize::MAX;
     settings.limits.retry_pause = Duration::from_millis(20);
     settings.budget = Budget::UNLIMITED;
-    let models = Models::default().with("mock", server.openai(rate_limits, timeouts));
+    let models = Models::default().with("mock", limited_openai(server, rate_limits, timeouts));
     let run = Runtime::in_memory(settings, models).start(Task::new("Cook.")).await.unwrap();
     tokio::time::timeout(TEST_TIMEOUT, run.result()).await.expect("it hangs").unwrap()
 }
@@ -114,23 +115,25 @@ async fn storm(
 ) {
     const CHILDREN: usize = 200;
     let bucket = Bucket::new(20.0, 20.0);
-    let server = ConcurrentServer::start(move |_, body| {
-        let mut answer = match bucket.take() {
-            Ok(left) => MockResponse::events(&reply_headers(left), &reply(body, CHILDREN)),
-            Err(()) => MockResponse::whole(
+    let server = HttpServer::start(move |request| {
+        let answer = match bucket.take() {
+            Ok(left) => {
+                let headers = format!("Content-Type: text/event-stream\r\n{}", reply_headers(left));
+                HttpResponse::with_headers("200 OK", &headers, reply(&request.json(), CHILDREN))
+            }
+            Err(()) => HttpResponse::with_headers(
                 "429 Too Many Requests",
                 refusal,
                 r#"{"error":{"message":"Slow down","type":"rate_limit_error"}}"#,
             ),
         };
-        answer.delay = Duration::from_millis(latency);
-        answer
+        answer.delayed(Duration::from_millis(latency))
     });
     let folder = tempfile::tempdir().unwrap();
     let ending = run(&server, RateLimits::default(), Timeouts::default(), folder.path()).await;
     assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
     assert_eq!(ending.outcome.text.as_str(), "200 parts");
-    let (requests, min_requests) = (server.requests(), min_requests(CHILDREN));
+    let (requests, min_requests) = (server.request_count(), min_requests(CHILDREN));
     assert!(requests >= min_requests);
     assert!(
         requests * 10 <= min_requests * 12,
@@ -161,15 +164,15 @@ async fn two_hundred_children_share_a_rate_limit_in_every_header_format() {
 #[tokio::test]
 async fn configured_rate_limit_is_never_refused() {
     let bucket = Bucket::new(20.0, 20.0);
-    let server = ConcurrentServer::start(move |_, body| match bucket.take() {
-        Ok(_) => MockResponse::events("", &reply(body, 40)),
-        Err(()) => MockResponse::whole("429 Too Many Requests", "", ""),
+    let server = HttpServer::start(move |request| match bucket.take() {
+        Ok(_) => HttpResponse::events(&reply(&request.json(), 40)),
+        Err(()) => HttpResponse::new("429 Too Many Requests", ""),
     });
     let rate_limits = RateLimits { requests_per_minute: Some(600), ..RateLimits::default() };
     let folder = tempfile::tempdir().unwrap();
     let ending = run(&server, rate_limits, Timeouts::default(), folder.path()).await;
     assert_eq!(ending.outcome.text.as_str(), "40 parts");
-    assert_eq!(server.requests(), min_requests(40));
+    assert_eq!(server.request_count(), min_requests(40));
 }
 
 /// A call that is cut off. It must never run.
@@ -182,26 +185,26 @@ fn cut_call(number: usize) -> String {
 }
 
 /// One fault per hundred requests, of each kind in turn.
-fn fault(number: usize) -> Option<MockResponse> {
+fn fault(number: usize) -> Option<HttpResponse> {
     let kind = (number % 100 == 37).then_some((number / 100 + 1) % 8)?;
     let half = "data: {\"choices\":[{\"index\":0,\"del";
     Some(match kind {
-        0 => MockResponse::whole("429 Too Many Requests", "retry-after-ms: 30\r\n", ""),
-        1 => MockResponse::whole("529 Overloaded", "", r#"{"error":{"type":"overloaded_error"}}"#),
-        2 => MockResponse::whole("500 Internal Server Error", "", ""),
-        3 => MockResponse::nothing(ConnectionAction::Close),
-        4 => MockResponse::beginning(&cut_call(number), ConnectionAction::Stall),
-        5 => MockResponse::beginning(&cut_call(number), ConnectionAction::Close),
-        6 => MockResponse::events("", &format!("{half}\n\n")),
-        _ => MockResponse::whole("200 OK", "Content-Type: text/html\r\n", "<p>Back soon"),
+        0 => HttpResponse::with_headers("429 Too Many Requests", "retry-after-ms: 30\r\n", ""),
+        1 => HttpResponse::new("529 Overloaded", r#"{"error":{"type":"overloaded_error"}}"#),
+        2 => HttpResponse::new("500 Internal Server Error", ""),
+        3 => HttpResponse::nothing(),
+        4 => HttpResponse::beginning(&cut_call(number)).then(AfterResponse::Stall),
+        5 => HttpResponse::beginning(&cut_call(number)),
+        6 => HttpResponse::events(&format!("{half}\n\n")),
+        _ => HttpResponse::with_headers("200 OK", "Content-Type: text/html\r\n", "<p>Back soon"),
     })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_children_survive_faults_of_all_kinds() {
     const CHILDREN: usize = 2000;
-    let server = ConcurrentServer::start(|number, body| {
-        fault(number).unwrap_or_else(|| MockResponse::events("", &reply(body, CHILDREN)))
+    let server = HttpServer::start(|request| {
+        fault(request.number).unwrap_or_else(|| HttpResponse::events(&reply(&request.json(), CHILDREN)))
     });
     let folder = tempfile::tempdir().unwrap();
     let timeouts = Timeouts { idle: Some(Duration::from_secs(2)), ..Timeouts::default() };
@@ -214,12 +217,12 @@ async fn two_thousand_children_survive_faults_of_all_kinds() {
     let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     assert_eq!(names.iter().filter(|name| name.starts_with("part-")).count(), CHILDREN / 10);
     assert_eq!(names.iter().filter(|name| name.starts_with("cut-")).count(), 0, "a cut call ran");
-    let (requests, min_requests) = (server.requests(), min_requests(CHILDREN));
+    let (requests, min_requests) = (server.request_count(), min_requests(CHILDREN));
     assert!(
         requests <= min_requests + min_requests / 50,
         "{requests} requests where {min_requests} are needed"
     );
-    let sockets = server.max_connections();
+    let sockets = server.max_open_connections();
     // While a connection is returned to the pool, the next request may open another. The pool keeps at most
     // 32.
     assert!(sockets <= 48, "{sockets} connections");
@@ -227,9 +230,9 @@ async fn two_thousand_children_survive_faults_of_all_kinds() {
 
 #[tokio::test]
 async fn provider_that_only_refuses_fails_the_run_with_a_clear_cause() {
-    let server = ConcurrentServer::start(|_, body| {
-        assert_eq!(last(body)["role"], "user", "nobody answered");
-        MockResponse::whole(
+    let server = HttpServer::start(|request| {
+        assert_eq!(last(&request.json())["role"], "user", "nobody answered");
+        HttpResponse::with_headers(
             "429 Too Many Requests",
             "Retry-After: 3600\r\n",
             r#"{"error":{"message":"Used up"}}"#,
@@ -240,5 +243,5 @@ async fn provider_that_only_refuses_fails_the_run_with_a_clear_cause() {
     let Status::Failed { cause } = &ending.outcome.status else { panic!("{:?}", ending.outcome.status) };
     assert!(cause.contains("mock requested a wait of"), "{cause}");
     assert!(cause.contains("the limit is 120 s (`longest_wait`)"), "{cause}");
-    assert_eq!(server.requests(), 1, "it was asked again before the time");
+    assert_eq!(server.request_count(), 1, "it was asked again before the time");
 }

@@ -7,7 +7,7 @@ use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use serde_json::Value;
 
 use super::recorded::ANTHROPIC_TEXT;
-use super::server::{Server, body, events, send};
+use super::server::{Server, body, events};
 use super::streams::{delta, openai};
 
 /// The lead delegates twice in one reply and answers with the results. A child answers with its task.
@@ -45,8 +45,7 @@ async fn run(models: Models) -> RunResult {
 
 #[tokio::test]
 async fn lead_delegates_over_openai() {
-    let server =
-        Server::start(|request, connection| send(connection, &events(&openai_stream(&body(request)))));
+    let server = Server::start(|request| events(&openai_stream(&body(request))));
     let ending = run(Models::default().with("mock", server.openai())).await;
     assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
     assert_eq!(ending.outcome.text.as_str(), "[Cook]: did one and [Cook]: did two");
@@ -56,11 +55,11 @@ async fn lead_delegates_over_openai() {
 #[tokio::test]
 async fn cut_replies_are_retried_without_repeating_effects() {
     let count = AtomicUsize::new(0);
-    let server = Server::start(move |request, connection| {
+    let server = Server::start(move |request| {
         let whole = events(&openai_stream(&body(request)));
         let number = count.fetch_add(1, Ordering::SeqCst);
-        let sent = if number.is_multiple_of(2) { whole.len() - 20 } else { whole.len() };
-        send(connection, &whole[..sent]);
+        let length = whole.bytes().len();
+        if number.is_multiple_of(2) { whole.truncated(length - 20) } else { whole }
     });
     let ending = run(Models::default().with("mock", server.openai())).await;
     assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
@@ -97,7 +96,7 @@ fn anthropic_stream(body: &Value) -> String {
 #[tokio::test]
 async fn lead_delegates_over_anthropic() {
     let answer = |request: &str| events(&anthropic_stream(&body(request)));
-    let server = Server::start(move |request, connection| send(connection, &answer(request)));
+    let server = Server::start(answer);
     let ending = run(Models::default().with("mock", server.anthropic())).await;
     assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
     assert_eq!(ending.outcome.text.as_str(), "[Cook]: did one");
@@ -107,9 +106,10 @@ async fn lead_delegates_over_anthropic() {
 /// The calls and the stop reason have arrived, but the terminal event has not.
 #[tokio::test]
 async fn calls_of_cut_replies_never_run() {
-    let server = Server::start(|request, connection| {
+    let server = Server::start(|request| {
         let whole = events(&openai_stream(&body(request)));
-        send(connection, &whole[..whole.len() - 5]);
+        let length = whole.bytes().len();
+        whole.truncated(length - 5)
     });
     let ending = run(Models::default().with("mock", server.openai())).await;
     assert!(matches!(ending.outcome.status, Status::Failed { .. }), "{:?}", ending.outcome.status);
@@ -127,7 +127,7 @@ async fn cut_or_refused_result_has_a_warning() {
     for (finish, warning) in [("length", "cut off at its output limit"), ("content_filter", "was a refusal")]
     {
         let stream = openai(&[&delta(r#"{"content":"So far"}"#, finish)]);
-        let server = Server::start(move |_, connection| send(connection, &events(&stream)));
+        let server = Server::streaming(&stream);
         let ending = run(Models::default().with("mock", server.openai())).await;
         assert_eq!(ending.outcome.text.as_str(), "So far");
         assert!(ending.outcome.warnings.iter().any(|text| text.contains(warning)), "{:?}", ending.outcome);
@@ -148,13 +148,13 @@ fn estimated_tokens(body: &Value) -> usize {
 #[tokio::test]
 async fn provider_overhead_above_the_reserve_gives_a_warning() {
     for (added, is_warned) in [(500, false), (600, true)] {
-        let server = Server::start(move |request, connection| {
+        let server = Server::start(move |request| {
             let body = body(request);
             let (input, output) = (estimated_tokens(&body) + added, &body["max_tokens"]);
             let usage = format!(
                 r#"{{"choices":[],"usage":{{"prompt_tokens":{input},"completion_tokens":{output}}}}}"#
             );
-            send(connection, &events(&openai(&[&delta(r#"{"content":"long"}"#, "length"), &usage])));
+            events(&openai(&[&delta(r#"{"content":"long"}"#, "length"), &usage]))
         });
         let ending = run(Models::default().with("mock", server.openai())).await;
         assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);

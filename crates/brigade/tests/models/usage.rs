@@ -5,15 +5,16 @@ use std::time::Duration;
 use brigade::core::delegation::LimitKind;
 use brigade::core::{Budget, Limit, Resources, Status};
 use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
+use brigade_testing::HttpResponse;
 use serde_json::Value;
 
-use super::server::{Server, body, events, send};
+use super::server::{Server, body, events};
 use super::streams::{delta, openai};
 
 const TURNS: usize = 40;
 
 /// A reply that calls `echo` with this many bytes, or the final reply.
-fn reply(body: &Value, bytes: usize, usage: &str) -> Vec<u8> {
+fn reply(body: &Value, bytes: usize, usage: &str) -> HttpResponse {
     let turns =
         body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool").count();
     let is_wrap_up = body.get("tools").is_none();
@@ -47,9 +48,8 @@ fn sent_bytes(server: &Server) -> usize {
 
 #[tokio::test]
 async fn implausibly_low_usage_still_ends_at_the_budget() {
-    let server = Server::start(|request, connection| {
-        send(connection, &reply(&body(request), 4_000, r#"{"prompt_tokens":1,"completion_tokens":1}"#));
-    });
+    let server =
+        Server::start(|request| reply(&body(request), 4_000, r#"{"prompt_tokens":1,"completion_tokens":1}"#));
     let ending = run(&server, Limit::AtMost(60_000)).await;
     assert_eq!(
         ending.outcome.status,
@@ -83,9 +83,7 @@ async fn any_reported_usage_stays_within_the_budget() {
     ];
     for report in reports {
         for bytes in [1, 500, 20_000] {
-            let server = Server::start(move |request, connection| {
-                send(connection, &reply(&body(request), bytes, report));
-            });
+            let server = Server::start(move |request| reply(&body(request), bytes, report));
             let ending = run(&server, Limit::AtMost(50_000)).await;
             let covered = ending.spent.amount().minus(ending.spent.overrun);
             assert!(covered.tokens <= 50_000, "{report} {bytes}: {:?}", ending.spent);
@@ -106,8 +104,8 @@ async fn any_reported_usage_stays_within_the_budget() {
 
 #[tokio::test]
 async fn usage_above_the_reserve_is_allowed_without_a_budget() {
-    let server = Server::start(|request, connection| {
-        send(connection, &reply(&body(request), 10, r#"{"prompt_tokens":9000,"completion_tokens":70000}"#));
+    let server = Server::start(|request| {
+        reply(&body(request), 10, r#"{"prompt_tokens":9000,"completion_tokens":70000}"#)
     });
     let ending = run(&server, Limit::Unlimited).await;
     assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);

@@ -8,9 +8,10 @@ use brigade::core::{Event, Hash, Limit};
 use brigade::store::memory::MemoryStore;
 use brigade::store::{Owner, Store};
 use brigade::{Models, ResumeOptions, RunResult, Runtime, Settings, Task, Workspace};
+use brigade_testing::HttpResponse;
 use serde_json::{Value, json};
 
-use super::server::{Server, body, events, send};
+use super::server::{Server, body, events};
 use super::streams::{delta, openai};
 
 const TREES: u64 = 60;
@@ -25,7 +26,7 @@ fn pick(of: &str, salt: u64, bound: u64) -> u64 {
 }
 
 /// A reply that depends on the request: text, or calls that echo or delegate, with any reported usage.
-fn reply(seed: u64, request: &Value) -> Vec<u8> {
+fn reply(seed: u64, request: &Value) -> HttpResponse {
     let text = request["messages"].to_string();
     let calls = if request.get("tools").is_none() { 0 } else { pick(&text, seed, 4) };
     let call = |index: u64| {
@@ -106,7 +107,7 @@ async fn booked_usage_has_a_token_for_every_sixteen_bytes_sent() {
     let (mut checked, mut requests, mut estimated) = (0, 0, 0);
     for seed in 0..TREES {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(move |request, connection| send(connection, &reply(seed, &body(request))));
+        let server = Server::start(move |request| reply(seed, &body(request)));
         let run = run(seed, &server, &folder);
         let ending = tokio::time::timeout(Duration::from_secs(60), run).await.expect("the run hangs");
         let Some(RunResult { spent, .. }) = ending else { continue };

@@ -6,7 +6,7 @@ use brigade_core::event::Effect;
 use brigade_core::permission::{ActionKind, Subject};
 use serde_json::json;
 
-use super::server::{Server, call, fetch, fetch_error, reply, send, settings};
+use super::server::{Server, call, fetch, fetch_error, reply, settings};
 
 #[test]
 fn html_page_becomes_markdown() {
@@ -35,9 +35,7 @@ fn text_is_returned_unchanged() {
     for kind in ["text/plain", "text/markdown", "application/json", "application/feed+json", "text/csv"] {
         assert_eq!(fetch(&Server::page(kind, body).url("/")), body, "{kind}");
     }
-    let untyped = |body: &'static str| {
-        Server::start(move |_, stream| send(stream, &reply("200 OK", "", body.as_bytes())))
-    };
+    let untyped = |body: &'static str| Server::always(reply("200 OK", "", body));
     assert_eq!(fetch(&untyped("plain <b>").url("/")), "plain <b>");
     assert_eq!(fetch(&untyped("<!DOCTYPE html><b>x</b>").url("/")), "**x**\n");
     assert_eq!(fetch(&Server::page("text/html", "<p> ").url("/")), "(the page has no text)\n");
@@ -64,14 +62,14 @@ fn gzip_pages_are_read() {
     let body = encoder.finish().unwrap();
     let headers = "Content-Type: text/html\r\nContent-Encoding: gzip\r\n";
     let whole = reply("200 OK", headers, &body);
-    let server = Server::start(move |_, stream| send(stream, &whole));
+    let server = Server::always(whole);
     assert_eq!(fetch(&server.url("/")).matches("hello").count(), 1000);
 
     let broken = reply("200 OK", headers, &body[..body.len() / 2]);
-    let server = Server::start(move |_, stream| send(stream, &broken));
+    let server = Server::always(broken);
     assert!(fetch_error(&settings(), &server.url("/")).contains("incomplete or invalid"));
     let other = reply("200 OK", "Content-Type: text/html\r\nContent-Encoding: br\r\n", b"x");
-    let server = Server::start(move |_, stream| send(stream, &other));
+    let server = Server::always(other);
     assert!(fetch_error(&settings(), &server.url("/")).contains("content encoding `br`"));
 }
 
@@ -97,10 +95,10 @@ fn redirects_are_followed_and_reported() {
     let end = Server::page("text/plain", "here");
     let first = Server::redirect(end.url("/end"));
     assert_eq!(fetch(&first.url("/")), format!("here\n(redirected to {})\n", end.url("/end")));
-    let relative = Server::start(|request, stream| {
+    let relative = Server::start(|request| {
         let more = request.starts_with("GET /a ");
         let (status, headers) = if more { ("301 Moved", "Location: b\r\n") } else { ("200 OK", "") };
-        send(stream, &reply(status, headers, b"there"));
+        reply(status, headers, "there")
     });
     assert!(fetch(&relative.url("/a")).starts_with("there\n(redirected to "));
 }
@@ -115,7 +113,7 @@ fn error_statuses_and_binary_types_are_reported() {
         ("302 Found", "invalid redirect"),
     ] {
         let whole = reply(status, "Content-Type: text/html\r\n", b"<p>secret");
-        let text = fetch_error(&settings(), &Server::start(move |_, stream| send(stream, &whole)).url("/"));
+        let text = fetch_error(&settings(), &Server::always(whole).url("/"));
         assert!(text.starts_with("cannot fetch 127.0.0.1: ") && text.contains(expected), "{text}");
     }
     for kind in ["image/png", "application/pdf", "application/octet-stream"] {

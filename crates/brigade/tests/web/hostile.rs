@@ -1,12 +1,19 @@
 //! Hostile servers and pages. Every call ends soon and reports the cause.
 
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use brigade::tool::WebSettings;
+use brigade_testing::{AfterResponse, HttpResponse};
 
-use super::server::{Server, fetch, fetch_error, reply, send, settings};
+use super::server::{Server, fetch, fetch_error, reply, settings};
+
+/// Server that sends the first bytes and then the others again and again.
+fn endless(first: &[u8], others: &[u8], pause: Duration) -> Server {
+    let others = AfterResponse::Repeat { bytes: others.to_vec(), pause };
+    Server::always(HttpResponse::raw(first).then(others))
+}
 
 #[test]
 fn nested_pages_are_flattened() {
@@ -28,7 +35,7 @@ fn gzip_bomb_is_bounded() {
     }
     let body = encoder.finish().unwrap();
     let whole = reply("200 OK", "Content-Type: text/plain\r\nContent-Encoding: gzip\r\n", &body);
-    let text = fetch(&Server::start(move |_, stream| send(stream, &whole)).url("/"));
+    let text = fetch(&Server::always(whole).url("/"));
     assert!(
         text.contains("(the page is longer than 2097152 bytes; the rest was not read)"),
         "{}",
@@ -38,11 +45,12 @@ fn gzip_bomb_is_bounded() {
 
 #[test]
 fn endless_body_is_truncated() {
-    let server = Server::start(|_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n");
-        let chunk = [b"10000\r\n".as_slice(), &[b'x'; 0x10000], b"\r\n"].concat();
-        while stream.write_all(&chunk).is_ok() {}
-    });
+    let chunk = [b"10000\r\n".as_slice(), &[b'x'; 0x10000], b"\r\n"].concat();
+    let server = endless(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n",
+        &chunk,
+        Duration::ZERO,
+    );
     let text = fetch(&server.url("/"));
     assert!(
         text.contains("(the page is longer than 2097152 bytes; the rest was not read)"),
@@ -54,13 +62,11 @@ fn endless_body_is_truncated() {
 /// This stream decompresses to nothing, however long it is.
 #[test]
 fn endless_empty_gzip_blocks_are_cut() {
-    let server = Server::start(|_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n");
-        send(stream, &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
-        // An empty stored block, repeated.
-        let empty = [0, 0, 0, 0xff, 0xff].repeat(10_000);
-        while stream.write_all(&empty).is_ok() {}
-    });
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n";
+    let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    // An empty stored block, repeated.
+    let empty = [0, 0, 0, 0xff, 0xff].repeat(10_000);
+    let server = endless(&[head.as_slice(), &gzip].concat(), &empty, Duration::ZERO);
     let text = fetch(&server.url("/"));
     assert!(text.contains("the rest was not read"), "{text}");
 }
@@ -71,66 +77,58 @@ fn short_timeout() -> WebSettings {
 
 #[test]
 fn silent_server_times_out() {
-    let server = Server::start(|_, _| std::thread::sleep(Duration::from_secs(10)));
+    let server = Server::always(HttpResponse::nothing().then(AfterResponse::Stall));
     let text = fetch_error(&short_timeout(), &server.url("/"));
     assert!(text.contains("cannot fetch 127.0.0.1: no complete response within 700 ms"), "{text}");
 }
 
 #[test]
 fn dripping_server_times_out() {
-    let server = Server::start(|_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n");
-        while stream.write_all(b"x").is_ok() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    });
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n";
+    let server = endless(head, b"x", Duration::from_millis(20));
     assert!(fetch_error(&short_timeout(), &server.url("/")).contains("within 700 ms"));
-    let headers = Server::start(|_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\n");
-        while stream.write_all(b"A: b\r\n").is_ok() {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    });
+    let headers = endless(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", Duration::from_millis(50));
     assert!(fetch_error(&short_timeout(), &headers.url("/")).contains("within 700 ms"));
 }
 
 #[test]
 fn huge_headers_are_refused() {
-    let server = Server::start(|_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\nA: ");
-        for _ in 0..1000 {
-            if stream.write_all(&[b'x'; 1 << 16]).is_err() {
-                break;
-            }
-        }
-    });
+    let server = endless(b"HTTP/1.1 200 OK\r\nA: ", &[b'x'; 1 << 16], Duration::ZERO);
     let text = fetch_error(&settings(), &server.url("/"));
     assert!(text.contains("incomplete or invalid"), "{text}");
-    let many = Server::start(|_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\n");
-        while stream.write_all(b"A: b\r\n").is_ok() {}
-    });
+    let many = endless(b"HTTP/1.1 200 OK\r\n", &b"A: b\r\n".repeat(10_000), Duration::ZERO);
     let text = fetch_error(&settings(), &many.url("/"));
     assert!(text.contains("incomplete or invalid"), "{text}");
 }
 
+/// Address of a server that answers TLS handshakes in plain text.
+fn plain_text_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(reply("200 OK", "Content-Type: text/plain\r\n", "x").bytes());
+        }
+    });
+    address
+}
+
 #[test]
 fn broken_connections_are_reported() {
-    let reset = Server::start(|_, stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf");
-    });
+    let half = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf";
+    let reset = Server::always(HttpResponse::raw(half));
     let text = fetch_error(&settings(), &reset.url("/"));
     assert!(text.contains("the response was incomplete or invalid"), "{text}");
-    let text = fetch_error(&settings(), &Server::start(|_, _| {}).url("/"));
+    let text = fetch_error(&settings(), &Server::always(HttpResponse::nothing()).url("/"));
     assert!(text.contains("incomplete or invalid"), "{text}");
-    let text =
-        fetch_error(&settings(), &Server::start(|_, stream| send(stream, b"SSH-2.0-x\r\n\r\n")).url("/"));
+    let text = fetch_error(&settings(), &Server::always(HttpResponse::raw("SSH-2.0-x\r\n\r\n")).url("/"));
     assert!(text.contains("incomplete or invalid"), "{text}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let text = fetch_error(&settings(), &format!("http://127.0.0.1:{port}/"));
     assert!(text.contains("the connection failed"), "{text}");
-    let text = fetch_error(&settings(), &Server::page("text/plain", "x").url("/").replace("http:", "https:"));
+    let text = fetch_error(&settings(), &format!("https://{}/", plain_text_server()));
     assert!(text.contains("the connection failed"), "{text}");
 }

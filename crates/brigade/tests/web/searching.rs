@@ -3,9 +3,10 @@
 use brigade::Secret;
 use brigade::Toolbox;
 use brigade::tool::SearchEngine;
+use brigade_testing::{AfterResponse, HttpResponse};
 use serde_json::{Value, json};
 
-use super::server::{Server, call, fetch_error, reply, searching, send, settings};
+use super::server::{Server, call, fetch_error, reply, searching, settings};
 
 const KEY: &str = "key-that-nobody-sees";
 
@@ -90,9 +91,7 @@ fn searxng_request_and_results() {
 #[test]
 fn search_errors_hide_the_key() {
     let answering = |status: &'static str, body: &'static str| {
-        Server::start(move |_, stream| {
-            send(stream, &reply(status, "Content-Type: text/html\r\n", body.as_bytes()))
-        })
+        Server::always(reply(status, "Content-Type: text/html\r\n", body))
     };
     let asked = json!({ "query": "secret words" });
     for (status, expected) in
@@ -112,7 +111,7 @@ fn search_errors_hide_the_key() {
     assert!(failed && text.contains("did not return a list of results"), "{text}");
     let (failed, text) = search(tavily(&Server::redirect("http://127.0.0.1:1/")), asked.clone());
     assert!(failed && text.contains("302"), "{text}");
-    let silent = Server::start(|_, _| std::thread::sleep(std::time::Duration::from_secs(10)));
+    let silent = Server::always(HttpResponse::nothing().then(AfterResponse::Stall));
     let (failed, text) = search(brave(&silent), asked.clone());
     assert!(failed && text.contains("did not respond within"), "{text}");
     let broken = SearchEngine::brave(Secret::new("a\nb")).unwrap().at(&silent.url("/")).unwrap();
