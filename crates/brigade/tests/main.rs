@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod effort;
 mod mcp;
 mod memory;
 mod models;

@@ -29,7 +29,7 @@ use brigade::{
 use futures::stream::{self, BoxStream, StreamExt};
 
 /// Number of trees in a default test run.
-const TREES: u64 = 1_000;
+const TREES: u64 = 300;
 /// Maximum number of crashes per tree.
 const MAX_CRASHES: u32 = 4;
 

@@ -158,11 +158,11 @@ async fn permission_ignores_the_kind_the_agent_claims() {
         "!crowd",
         r#"!request {"toolCallId": "5", "kind": "read"}"#,
     ];
-    let edit = ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "no"];
-    assert_eq!(chosen(&commands, Mode::Edit).await, edit);
-    assert_eq!(chosen(&commands, Mode::Plan).await, ["no"; 10]);
-    let auto = ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "yes"];
-    assert_eq!(chosen(&commands, Mode::Auto).await, auto);
+    let [edit, plan, auto] = [Mode::Edit, Mode::Plan, Mode::Auto].map(|mode| chosen(&commands, mode));
+    let (edit, plan, auto) = tokio::join!(edit, plan, auto);
+    assert_eq!(edit, ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "no"]);
+    assert_eq!(plan, ["no"; 10]);
+    assert_eq!(auto, ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "yes"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Streams that are cut at every byte.
+//! Streams that are cut at every byte, or at every 13th without `THOROUGH=1`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,17 +10,23 @@ use super::recorded::{
     RESPONSES_TEXT,
 };
 use super::server::{Server, ask, events, question};
+use crate::effort::some_or_all;
 
 const SIZELESS_HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
 
-/// A server that sends one more byte with each request, with or without a length.
+/// Numbers of bytes after which a stream is cut.
+fn cuts(stream: &str) -> impl Iterator<Item = usize> {
+    (0..stream.len()).step_by(some_or_all(13, 1))
+}
+
+/// A server that cuts the stream later with each request, with or without a length, and finally sends all of it.
 fn cutting(stream: &'static str, tells_size: bool) -> Server {
     let whole = events(stream);
     let head = whole.bytes().len() - stream.len();
     let sent = AtomicUsize::new(0);
     Server::start(move |_| {
-        let cut = sent.fetch_add(1, Ordering::SeqCst);
+        let cut = cuts(stream).nth(sent.fetch_add(1, Ordering::SeqCst)).unwrap_or(stream.len());
         match tells_size {
             true => whole.clone().truncated(head + cut),
             false => HttpResponse::raw([SIZELESS_HEAD, &stream.as_bytes()[..cut]].concat()),
@@ -32,7 +38,7 @@ async fn assert_cut_is_no_reply<M: Model>(stream: &'static str, model: impl Fn(&
     for tells_size in [true, false] {
         let server = cutting(stream, tells_size);
         let model = model(&server);
-        for cut in 0..stream.len() {
+        for cut in cuts(stream) {
             let result = ask(&model, question()).await;
             assert!(matches!(result, Err(ModelError::Transient(_))), "cut at {cut}: {result:?}");
         }
@@ -46,7 +52,7 @@ async fn assert_cut_is_no_reply<M: Model>(stream: &'static str, model: impl Fn(&
 async fn assert_no_reply_without_end_of_body(stream: &'static str) {
     for tells_size in [true, false] {
         let server = cutting(stream, tells_size);
-        for cut in 0..stream.len() {
+        for cut in cuts(stream) {
             let result = ask(&server.gemini(), question()).await;
             assert!(matches!(result, Err(ModelError::Transient(_))), "cut at {cut}: {result:?}");
         }

@@ -9,6 +9,7 @@ use brigade::{ResumeOptions, RunResult};
 use brigade_testing::{Fault, Script, call, delegate, fault, reply};
 use serde_json::json;
 
+use crate::effort::some_or_all;
 use crate::run::support::{Harness, check_laws, end};
 
 /// Three levels, parallel children, a tool of each effect that runs in process, a transient fault and a message.
@@ -192,7 +193,7 @@ async fn crash_before_every_append_and_resume() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crash_again_at_every_append_of_the_recovery() {
     let baseline = baseline().await;
-    for first in (1..baseline.appends).step_by(3) {
+    for first in (1..baseline.appends).step_by(some_or_all(12, 3)) {
         for second in 0..baseline.appends {
             let harness = harness();
             let (ended, root) = run_until_crash(&harness, None, first).await;

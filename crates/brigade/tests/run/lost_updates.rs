@@ -16,10 +16,9 @@ use brigade::store::memory::MemoryStore;
 use brigade::{Models, ResumeOptions, RunError, Runtime, Settings, Task, Workspace};
 use futures::stream::{self, BoxStream, StreamExt};
 
+use crate::effort::some_or_all;
 use crate::run::support::{CrashStore, check_laws, end};
 
-/// Number of trees in a test run.
-const TREES: u64 = 60;
 /// Maximum number of crashes per tree.
 const MAX_CRASHES: u32 = 4;
 /// Turns of each agent.
@@ -229,7 +228,7 @@ async fn random_edits_with_crashes_lose_no_unseen_content() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("FILE_TREES_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("FILE_TREES").unwrap_or(TREES),
+        None => 0..number("FILE_TREES").unwrap_or_else(|| some_or_all(15, 60)),
     };
     let mut total = EditCounts::default();
     for seed in seeds.clone() {

@@ -94,7 +94,8 @@ async fn reading_while_a_writer_is_stopped_does_not_wait() {
 
 #[tokio::test]
 async fn writing_while_a_writer_is_stopped_names_the_process_and_the_fix() {
-    for holds in ["both", "database"] {
+    // Each waits as long as a write may take.
+    futures::future::join_all(["both", "database"].map(async |holds| {
         let folder = store_with_a_session().await;
         let stopped = Stopped::start(&database(folder.path()), holds);
         let store = open(&folder);
@@ -115,7 +116,8 @@ async fn writing_while_a_writer_is_stopped_names_the_process_and_the_fix() {
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
         store.append(word()).await.unwrap();
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]
