@@ -62,7 +62,10 @@ fn model_and_workspace_are_required() {
     let build = |builder: BrigadeBuilder| builder.build().err().unwrap();
     let error = build(Brigade::builder().workspace(folder.path()));
     assert!(matches!(error, BuildError::NoModel), "{error}");
-    assert_eq!(error.to_string(), "cannot build without a model: none is set. Set one with `model`.");
+    assert_eq!(
+        error.to_string(),
+        "cannot build the runtime: no model is set. Set one with `model` or `custom_model`."
+    );
     let error = build(Brigade::builder().model(Anthropic::new("sk-1")).workspace(folder.path()));
     assert!(matches!(&error, BuildError::NoModelName(name) if name == "anthropic"), "{error}");
     let error = build(Brigade::builder().custom_model("script", one().model()));
@@ -73,7 +76,7 @@ fn model_and_workspace_are_required() {
     assert_eq!(
         error.to_string(),
         format!(
-            "cannot open the workspace {}: it does not exist or is not a directory. Choose another.",
+            "cannot open the workspace {}: it does not exist or is not a directory. Choose an existing directory.",
             missing.display()
         )
     );
