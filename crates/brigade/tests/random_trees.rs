@@ -438,7 +438,8 @@ fn imported_random_trees_run_no_open_call() {
         let done = runtime.block_on(futures::FutureExt::catch_unwind(tree));
         pending += done.unwrap_or_else(|_| panic!("the tree of TREES_SEED={seed}"));
     }
-    if seeds.end - seeds.start > 100 {
+    // A small sample says little about the average.
+    if seeds.end - seeds.start > 200 {
         assert!(pending as u64 > (seeds.end - seeds.start) / 2, "too few calls were open: {pending}");
     }
 }

@@ -1,6 +1,7 @@
 //! The server over real HTTP.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use brigade::core::Status;
 use brigade_http::{Listener, Policy, Reach, Token};
@@ -25,10 +26,14 @@ struct HttpServer {
 }
 
 async fn listen(test: &TestServer) -> HttpServer {
+    let policy = Policy::with_token(Token::new(TOKEN).unwrap()).allow_origin("https://app.example");
+    listen_with(test, policy).await
+}
+
+async fn listen_with(test: &TestServer, policy: Policy) -> HttpServer {
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Reach::Loopback).await.unwrap();
     let address = listener.address();
     let server = test.server.clone();
-    let policy = Policy::with_token(Token::new(TOKEN).unwrap()).allow_origin("https://app.example");
     let (stop, stopped) = oneshot::channel();
     let stopped = async {
         let _ = stopped.await;
@@ -255,7 +260,8 @@ async fn idle_sessions_are_evicted_and_waiting_ones_kept() {
 
 #[tokio::test]
 async fn silent_connections_are_closed_after_a_while() {
-    let server_http = listen(&TestServer::new(four())).await;
+    let policy = Policy::with_token(Token::new(TOKEN).unwrap()).header_timeout(Duration::from_secs(2));
+    let server_http = listen_with(&TestServer::new(four()), policy).await;
     let mut silent = Vec::new();
     for _ in 0..200 {
         let mut stream = tokio::net::TcpStream::connect(server_http.address).await.unwrap();
