@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(clippy::disallowed_methods, reason = "the tests start programs")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -43,6 +44,8 @@ impl Root {
         succeeds(
             Command::new("tar").args(["--extract", "--file"]).arg(fresh).arg("--directory").arg(root.path()),
         );
+        // A temporary directory is closed to other users, and the archive may say the same of its root.
+        std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         succeeds(root.chroot().args(["useradd", "--create-home", "user"]));
         root
     }
