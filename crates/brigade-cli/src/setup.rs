@@ -13,7 +13,10 @@ use brigade::model::passthrough::{self, Passthrough};
 use brigade::model::script::Script;
 use brigade::store::{MemoryStore, SqliteStore};
 use brigade::tool::{Memory, ShellSettings};
-use brigade::{Model, Models, ResumeOptions, Runtime, SessionInfo, Store, Toolbox, Workspace, known_tools};
+use brigade::{
+    Model, Models, ResumeOptions, Runtime, SessionInfo, Store, Toolbox, Workspace, known_tools,
+    unmatched_rule,
+};
 use brigade_acp::client::Acp;
 use brigade_core::SessionId;
 use brigade_core::permission::Permissions;
@@ -284,27 +287,15 @@ fn agents(settings: &Settings) -> AgentCatalog {
 
 /// Checks that every permission rule names a known tool. A rule for an unknown tool would silently protect nothing.
 pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), CliError> {
+    let Some((list, rule)) = unmatched_rule(permissions, tools) else { return Ok(()) };
     let known = known_tools(tools);
-    let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
-    for (list, rules) in lists {
-        for rule in rules {
-            let name = rule.tool();
-            if !known.contains(name) && !name.starts_with("mcp__") && !name.starts_with("acp__") {
-                let near = did_you_mean(name, known.iter().copied());
-                let fix = match (rule.builtin_equivalent(), near) {
-                    (Some(instead), _) => format!("Use `{instead}`."),
-                    (None, Some(near)) => format!("Did you mean `{near}`?"),
-                    (None, None) => {
-                        format!("Known tools: {}", known.into_iter().collect::<Vec<_>>().join(", "))
-                    }
-                };
-                return Err(CliError::usage(format!(
-                    "permissions.{list}: unknown tool in the rule `{rule}`. {fix}"
-                )));
-            }
-        }
-    }
-    Ok(())
+    let near = did_you_mean(rule.tool(), known.iter().copied());
+    let fix = match (rule.builtin_equivalent(), near) {
+        (Some(instead), _) => format!("Use {instead}."),
+        (None, Some(near)) => format!("Did you mean `{near}`?"),
+        (None, None) => format!("Known tools: {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    Err(CliError::usage(format!("permissions.{list}: unknown tool in the rule `{rule}`. {fix}")))
 }
 
 /// Command line that starts this executable as a guard.

@@ -509,10 +509,14 @@ fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Re
 
 /// Parses the arguments that a tool knows. External agents add others to calls of the same name.
 fn parse_known<I: DeserializeOwned>(spec: &ToolSpec, arguments: &Value) -> Option<I> {
+    parse_input(spec, known_arguments(spec, arguments)?).ok()
+}
+
+/// Returns the arguments that a tool knows, if they are an object.
+pub fn known_arguments(spec: &ToolSpec, arguments: &Value) -> Option<Value> {
     let properties = spec.schema.get("properties")?;
     let known = arguments.as_object()?.iter().filter(|(name, _)| properties.get(name).is_some());
-    let known = known.map(|(name, value)| (name.clone(), value.clone())).collect();
-    parse_input(spec, Value::Object(known)).ok()
+    Some(Value::Object(known.map(|(name, value)| (name.clone(), value.clone())).collect()))
 }
 
 /// Removes optional arguments that are null although the schema requires another type. Other null values stay,

@@ -13,7 +13,7 @@ use crate::agents::AgentProblem;
 use crate::{ResumeOptions, Runtime, SubagentCallbacks, Task};
 
 pub use build_error::BuildError;
-pub use checks::known_tools;
+pub use checks::{known_tools, unmatched_rule};
 pub use options::BrigadeBuilder;
 pub use task_run::TaskRun;
 

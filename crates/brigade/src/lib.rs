@@ -105,7 +105,7 @@ pub mod tool {
     pub use brigade_tools::{
         AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile,
         ProgressReporter, ReadFile, RemoteLoan, SeenSlot, Shell, ShellSettings, Tool, ToolChange,
-        ToolContext, Toolbox, Workspace, WriteFile,
+        ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
     };
     #[cfg(feature = "search")]
     pub use brigade_tools::{Glob, Grep};
@@ -135,7 +135,7 @@ pub use brigade_runtime::{
     observer, open_sessions, undo,
 };
 pub use brigade_tools::skills;
-pub use builder::{Brigade, BrigadeBuilder, BuildError, TaskRun, known_tools};
+pub use builder::{Brigade, BrigadeBuilder, BuildError, TaskRun, known_tools, unmatched_rule};
 pub use event_stream::{RunEvent, RunEvents};
 pub use external::ExternalAgents;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use agent_client_protocol_schema::v1 as acp;
 use brigade::Toolbox;
-use brigade::tool::AnyTool;
+use brigade::tool::{AnyTool, known_arguments};
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::Subject;
@@ -48,8 +48,9 @@ impl ToolCallView {
         let kind = tool.map_or(acp::ToolKind::Other, |tool| kind(tool.as_ref()));
         let mut path = None;
         if let (Some(tool), acp::ToolKind::Read | acp::ToolKind::Edit) = (tool, kind) {
-            // Arguments that the tool refuses name no file.
-            let _ = tool.check(&arguments, &mut |action| {
+            // External agents add arguments of their own. Arguments that the tool refuses name no file.
+            let known = known_arguments(tool.spec(), &arguments).unwrap_or_default();
+            let _ = tool.check(&known, &mut |action| {
                 if let Subject::Path(subject) = action.subject {
                     path = Some(subject.to_owned());
                 }
@@ -208,6 +209,9 @@ mod tests {
         let Some(acp::ToolCallContent::Diff(diff)) = edit.diff(folder) else { panic!() };
         assert_eq!((diff.old_text.as_deref(), diff.new_text.as_str()), (Some("x"), ""));
         assert!(call("shell", json!({"path": "a"})).locations(folder).is_empty());
+        // An external agent adds arguments of its own.
+        let read = call("read_file", json!({"path": "a.rs", "line": 3, "request": "1"}));
+        assert_eq!(read.locations(folder)[0].path, Path::new("/project/a.rs"));
         let failed = edit.content(&ToolOutput::error("no"), folder);
         assert!(matches!(&failed[..], [acp::ToolCallContent::Content(_)]));
         assert_eq!(edit.content(&ToolOutput::ok("done"), folder).len(), 2);

@@ -29,7 +29,9 @@ pub(super) enum KeyError {
 
 /// Checks a layer.
 pub(super) fn check(table: &Table) -> Result<(), KeyError> {
-    let Err(error) = serde_path_to_error::deserialize::<_, RawConfig>(table.clone()) else { return Ok(()) };
+    let Err(error) = serde_path_to_error::deserialize::<_, RawConfig>(table.clone()) else {
+        return check_shape(table, &KEYS, &[]);
+    };
     let (mut path, mut schema, mut value) = (Vec::new(), &*KEYS, Value::Table(table.clone()));
     for segment in error.path() {
         let Segment::Map { key } = segment else { break };
@@ -46,6 +48,38 @@ pub(super) fn check(table: &Table) -> Result<(), KeyError> {
         true => KeyError::WrongValue { key, expected: expected(schema), value },
         false => KeyError::Refused { key, reason },
     })
+}
+
+/// Rejects lists and tables in the place of another kind of value. Serde also reads a struct from a list of its fields,
+/// and a word from a table, but layers are merged by their tables: such a value would replace the rules of the user and
+/// withstand later layers.
+fn check_shape(table: &Table, section: &Json, path: &[&str]) -> Result<(), KeyError> {
+    for (key, value) in table {
+        // Keys of other programs are not in the schema.
+        let Some(schema) = child(section, key) else { continue };
+        let path = [path, &[key.as_str()]].concat();
+        let accepts = |kind: &str| {
+            let mut forms = schema["anyOf"].as_array().into_iter().flatten().chain([schema]);
+            forms.any(|form| form["type"] == kind)
+        };
+        let is_accepted = match value {
+            Value::Table(inner) if accepts("object") => {
+                check_shape(inner, schema, &path)?;
+                true
+            }
+            Value::Table(_) => false,
+            Value::Array(_) => accepts("array"),
+            _ => !accepts("object"),
+        };
+        if !is_accepted {
+            return Err(KeyError::WrongValue {
+                key: dotted(&path),
+                expected: expected(schema),
+                value: value.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn unknown(path: &[&str], section: &Json) -> KeyError {
@@ -199,6 +233,46 @@ mod tests {
             "prices.'/x'.input = 1",
             "prices.'x/'.input = 1",
         ]));
+    }
+
+    /// Every key with its schema; `a/b` is the name of every named entry.
+    fn all_keys(section: &'static Json, path: &[String], keys: &mut Vec<(Vec<String>, &'static Json)>) {
+        let entry = section.get("additionalProperties").filter(|entry| entry.is_object());
+        let entry = entry.map(|schema| ("a/b", schema));
+        let properties = section["properties"].as_object().into_iter().flatten();
+        for (name, schema) in properties.map(|(name, schema)| (name.as_str(), schema)).chain(entry) {
+            let path = [path, &[name.to_owned()]].concat();
+            all_keys(schema, &path, keys);
+            keys.push((path, schema));
+        }
+    }
+
+    #[test]
+    fn lists_and_tables_take_the_place_of_no_other_value() {
+        let mut keys = Vec::new();
+        all_keys(&KEYS, &[], &mut keys);
+        let nested = |path: &[String], value: Value| {
+            let value = path
+                .iter()
+                .rev()
+                .fold(value, |value, key| Value::Table(Table::from_iter([(key.clone(), value)])));
+            check(value.as_table().unwrap())
+        };
+        let mut sections = 0;
+        for (path, schema) in &keys {
+            let empty_list = nested(path, Value::Array(Vec::new()));
+            let accepts_lists = expected(schema).contains("list");
+            assert_eq!(empty_list.is_ok(), accepts_lists, "{path:?} = []: {empty_list:?}");
+            if schema["type"] == "object" {
+                sections += 1;
+                continue;
+            }
+            let word = words(schema).first().map_or("x", |word| word).to_owned();
+            for table in [Table::new(), Table::from_iter([(word, Value::Table(Table::new()))])] {
+                assert!(nested(path, Value::Table(table.clone())).is_err(), "{path:?} = {table}");
+            }
+        }
+        assert!(sections > 15 && keys.len() > 80, "{sections} of {}", keys.len());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use brigade_core::Agent;
 use brigade_core::delegation_styles::spawn::SpawnConfig;
 use brigade_core::delegation_styles::subagent::SubagentConfig;
 use brigade_core::delegation_styles::{DELEGATION_TOOLS, MESSAGE_TOOL, resolve_model};
-use brigade_core::permission::Rule;
+use brigade_core::permission::{Permissions, Rule};
 use brigade_core::tool_names;
 
 use super::BuildError;
@@ -30,6 +30,25 @@ pub fn known_tools(tools: &Toolbox) -> BTreeSet<&str> {
     #[cfg(feature = "memory")]
     known.extend(crate::tool::memory::TOOLS);
     known
+}
+
+fn list_of(tools: &BTreeSet<&str>) -> String {
+    tools.iter().copied().collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the first rule that names no tool, and its list. Rules match names exactly, so a rule with a misspelled name,
+/// or with the name that another program uses, would protect nothing.
+pub fn unmatched_rule<'a>(permissions: &'a Permissions, tools: &Toolbox) -> Option<(&'static str, &'a Rule)> {
+    let known = known_tools(tools);
+    let is_known = |name: &str| {
+        known.contains(name)
+            || tool_names::BUILTIN.contains(&name)
+            || SERVER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
+    lists
+        .into_iter()
+        .find_map(|(list, rules)| rules.iter().find(|rule| !is_known(rule.tool())).map(|rule| (list, rule)))
 }
 
 /// Whether an own tool can have this name.
@@ -62,11 +81,12 @@ pub(super) fn check_settings(settings: &Settings, models: &Models) -> Result<(),
         let unusable = |cause| BuildError::Model { user: "the fallbacks".to_owned(), cause };
         models.choose(fallback).map_err(unusable)?;
     }
-    let permissions = &settings.permissions;
-    let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
-    for (list, rules) in lists {
-        let names = rules.iter().map(Rule::tool);
-        check_tool_names(names, &format!("the {list} rules"), &settings.tools)?;
+    if let Some((list, rule)) = unmatched_rule(&settings.permissions, &settings.tools) {
+        return Err(BuildError::UnknownTool {
+            user: format!("the {list} rules"),
+            tool: rule.tool().to_owned(),
+            known: rule.builtin_equivalent().unwrap_or_else(|| list_of(&known_tools(&settings.tools))),
+        });
     }
     let styles = &settings.delegation_styles;
     let problem = styles.swarm.problem();
@@ -92,7 +112,7 @@ fn check_tools_and_model(agent: &Agent, settings: &Settings, models: &Models) ->
     Ok(())
 }
 
-/// Fails if a tool does not exist. A list with a misspelled name would silently grant or protect nothing.
+/// Fails if a tool does not exist. A list with a misspelled name would silently grant nothing.
 fn check_tool_names<'a>(
     names: impl Iterator<Item = &'a str>,
     user: &str,
@@ -108,7 +128,7 @@ fn check_tool_names<'a>(
             return Err(BuildError::UnknownTool {
                 user: user.to_owned(),
                 tool: name.to_owned(),
-                known: known.into_iter().collect::<Vec<_>>().join(", "),
+                known: list_of(&known),
             });
         }
     }

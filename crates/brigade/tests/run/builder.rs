@@ -107,6 +107,12 @@ fn names_of_tools_and_models_must_exist() {
     );
     let error2 = error(|builder| builder.deny("raed_file"));
     assert!(matches!(&error2, BuildError::UnknownTool { tool, .. } if tool == "raed_file"), "{error2}");
+    // Rules match exact names, so a rule with the name of another program would protect nothing.
+    for (rule, instead) in [("bash(rm *)", "`shell(rm *)`"), ("edit", "`edit_file`"), ("web", "")] {
+        let error = error(|builder| builder.deny(rule));
+        assert!(matches!(&error, BuildError::UnknownTool { .. }), "{error}");
+        assert!(error.to_string().contains(instead), "{error}");
+    }
     let error3 = error(|builder| builder.agent(Agent::new("reader", "Reads.").model("openai/gpt-5")));
     assert!(matches!(&error3, BuildError::Model { .. }), "{error3}");
     let error4 = error(|builder| builder.fallback("openai/gpt-5"));
