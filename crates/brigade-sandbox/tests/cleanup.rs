@@ -1,6 +1,8 @@
 //! No process is left behind, whatever the command does and however it ends.
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -168,6 +170,15 @@ async fn terminated_guard_ends_everything() {
     assert_gone(&tag);
 }
 
+/// Whether any process but this one has the pipe open.
+fn is_open_elsewhere(pipe: &Path, reader: u32) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let others = processes.filter(|process| process.file_name() != *reader.to_string());
+    others.filter_map(|process| std::fs::read_dir(process.path().join("fd")).ok()).any(|files| {
+        files.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|target| target == *pipe))
+    })
+}
+
 /// Starts a guard as the runner would and sends it the given bytes after its ready byte. Unless
 /// `runner_stays` is set, the runner has exited before the guard can read them.
 fn guard_with_input(tag: &str, bytes: &[u8], runner_stays: bool) -> Option<i32> {
@@ -179,7 +190,12 @@ fn guard_with_input(tag: &str, bytes: &[u8], runner_stays: bool) -> Option<i32> 
     let mut input = child.stdin.take();
     kill_process(pid, Signal::STOP).unwrap();
     input.as_mut().unwrap().write_all(bytes).unwrap();
+    let pipe = std::fs::read_link(format!("/proc/self/fd/{}", input.as_ref().unwrap().as_raw_fd())).unwrap();
     input = input.filter(|_| runner_stays);
+    // A process that another test is starting may hold a copy for a moment.
+    while !runner_stays && is_open_elsewhere(&pipe, child.id()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     kill_process(pid, Signal::CONT).unwrap();
     let code = child.wait().unwrap().code();
     drop(input);
