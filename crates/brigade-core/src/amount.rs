@@ -218,8 +218,21 @@ mod tests {
         for wrong in [json!(0), json!(-1), json!(1.5), json!(true), json!([]), json!("many")] {
             assert!(tokens_from_value(&wrong).is_err(), "{wrong}");
         }
+        assert!(dollars_from_value(&json!(0)).is_err() && dollars_from_value(&json!("0.00")).is_err());
         for wrong in [json!(0), json!(-1), json!(true), json!("much"), json!(1e300)] {
             assert!(dollars_from_value(&wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[cfg(feature = "schemars")]
+    #[test]
+    fn schemas_describe_what_is_accepted() {
+        let mut generator = schemars::SchemaGenerator::default();
+        let tokens = tokens_schema(&mut generator);
+        assert_eq!(tokens.get("title"), Some(&json!("a number of tokens such as 50000 or \"50k\"")));
+        assert_eq!(tokens.pointer("/anyOf/0"), Some(&json!({ "type": "integer", "minimum": 1 })));
+        let dollars = dollars_schema(&mut generator);
+        assert_eq!(dollars.get("title"), Some(&json!("an amount in dollars such as 2.50")));
+        assert_eq!(dollars.pointer("/anyOf/0"), Some(&json!({ "type": "number", "exclusiveMinimum": 0 })));
     }
 }

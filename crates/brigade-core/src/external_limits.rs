@@ -120,3 +120,113 @@ impl From<&UsageReport> for ReportedUsage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources(tokens: u64, usd: u64, agents: u64) -> Resources {
+        Resources { tokens, usd, agents }
+    }
+
+    fn tokens(input: u64) -> Usage {
+        Usage { input, ..Usage::default() }
+    }
+
+    const LIMITS: ExternalLimits =
+        ExternalLimits { turns: None, timeout: None, tokens: 1000, usd: 50, agents: 4 };
+    const UNLENT: ExternalLimits = ExternalLimits { tokens: 0, usd: 0, ..LIMITS };
+
+    #[test]
+    fn loan_has_exactly_the_limits() {
+        let at_most = |tokens, usd, agents| Budget {
+            tokens: Limit::AtMost(tokens),
+            usd: Limit::AtMost(usd),
+            agents: Limit::AtMost(agents),
+        };
+        assert_eq!(LIMITS.budget(), at_most(1000, 50, 4));
+        assert_eq!(LIMITS.advertised(at_most(7, 8, 9)), at_most(7, 8, 9));
+        let own_account = Budget { agents: Limit::AtMost(9), ..Budget::UNLIMITED };
+        assert_eq!(UNLENT.advertised(at_most(7, 8, 9)), own_account);
+        assert_eq!(LIMITS.worst_case(at_most(7, 80, 9)).amount, resources(7, 50, 4));
+        assert_eq!(LIMITS.worst_case(at_most(7000, 8, 1)).amount, resources(1000, 8, 1));
+        assert_eq!(LIMITS.worst_case(Budget::UNLIMITED).amount, resources(1000, 50, 4));
+    }
+
+    #[test]
+    fn reported_usage_is_charged_and_the_rest_stays_reserved_while_the_agent_works() {
+        let report = ReportedUsage {
+            usage: Some(tokens(100)),
+            usd: Some(5),
+            agents: Some(1),
+            unconfirmed: resources(10, 2, 1),
+            is_over: false,
+        };
+        let spent = LIMITS.cost(report, resources(1000, 50, 4));
+        let expected = Spent {
+            usage: tokens(100),
+            usd: 5,
+            agents: 1,
+            unconfirmed: resources(10, 2, 1),
+            held_back: resources(890, 43, 2),
+            reported: resources(100, 5, 1),
+            ..Spent::default()
+        };
+        assert_eq!(spent, expected);
+        let over = LIMITS.cost(ReportedUsage { is_over: true, ..report }, resources(1000, 50, 4));
+        assert_eq!(over, Spent { held_back: Resources::default(), ..expected });
+        assert_eq!(report.amount(), resources(110, 7, 2));
+    }
+
+    #[test]
+    fn unreported_usage_is_unconfirmed_at_the_end() {
+        let silent = ReportedUsage { is_over: true, ..ReportedUsage::default() };
+        let spent = LIMITS.cost(silent, resources(1000, 50, 4));
+        let expected = Spent { unconfirmed: resources(1000, 50, 4), cost_unreported: 1, ..Spent::default() };
+        assert_eq!(spent, expected);
+        let only_cost = ReportedUsage { usd: Some(5), ..silent };
+        let spent = LIMITS.cost(only_cost, resources(1000, 50, 4));
+        assert_eq!((spent.unconfirmed, spent.cost_unreported), (resources(1000, 0, 4), 0));
+        let working = ReportedUsage { is_over: false, ..silent };
+        let spent = LIMITS.cost(working, resources(1000, 50, 4));
+        assert_eq!((spent.unconfirmed, spent.held_back), (Resources::default(), resources(1000, 50, 4)));
+        assert_eq!(spent.cost_unreported, 0);
+        assert_eq!(silent.amount(), Resources::default());
+    }
+
+    #[test]
+    fn usage_on_the_account_of_the_agent_is_reported_but_not_charged() {
+        let report = ReportedUsage {
+            usage: Some(tokens(100)),
+            usd: Some(5),
+            agents: Some(9),
+            is_over: true,
+            ..ReportedUsage::default()
+        };
+        let spent = UNLENT.cost(report, resources(0, 0, 4));
+        let expected = Spent { agents: 4, reported: resources(100, 5, 9), ..Spent::default() };
+        assert_eq!(spent, expected, "agents count up to the loan");
+    }
+
+    #[test]
+    fn report_of_a_brigade_process_is_read_completely() {
+        let report = UsageReport {
+            input_tokens: 1,
+            output_tokens: 2,
+            usd: 3,
+            agents: 4,
+            unconfirmed_tokens: 5,
+            unconfirmed_usd: 6,
+            unconfirmed_agents: 7,
+            ..UsageReport::default()
+        };
+        let expected = ReportedUsage {
+            usage: Some(Usage { input: 1, output: 2, ..Usage::default() }),
+            usd: Some(3),
+            agents: Some(4),
+            unconfirmed: resources(5, 6, 7),
+            is_over: false,
+        };
+        assert_eq!(ReportedUsage::from(&report), expected);
+    }
+}

@@ -43,6 +43,16 @@ fn only(styles: &[DelegationStyle]) -> DelegationStyles {
     DelegationStyles { delegation, ..all_styles() }
 }
 
+#[test]
+fn styles_of_a_list_are_exactly_these_with_default_settings() {
+    let styles = DelegationStyles::from([DelegationStyle::Subagent, DelegationStyle::Spawn]);
+    assert_eq!(styles.delegation, only(&[DelegationStyle::Subagent, DelegationStyle::Spawn]).delegation);
+    assert_eq!(
+        DelegationStyles { delegation: DelegationConfig::default(), ..styles },
+        DelegationStyles::default()
+    );
+}
+
 /// Plans a `delegate` call with one more argument.
 fn planned(styles: &DelegationStyles, argument: &str) -> Result<Delegation, String> {
     let arguments = format!(r#"{{"role":"Writer","task":"Write",{argument}}}"#);
