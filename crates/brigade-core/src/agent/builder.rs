@@ -53,3 +53,38 @@ impl Agent {
         Agent { mode: Some(mode), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_method_sets_its_field_and_keeps_the_others() {
+        let plain = Agent::new("reviewer", "Reviews.");
+        let expected = Agent {
+            id: "reviewer".to_owned(),
+            name: "reviewer".to_owned(),
+            description: "Reviews.".to_owned(),
+            prompt: "Reviews.".to_owned(),
+            ..Agent::default()
+        };
+        assert_eq!(plain, expected);
+        let complete = plain
+            .prompt("Be strict.")
+            .model("anthropic/claude")
+            .tools(["grep", "read_file"])
+            .max_turns(20)
+            .budget(Budget::UNLIMITED)
+            .mode(Mode::Plan);
+        let expected = Agent {
+            prompt: "Be strict.".to_owned(),
+            model: Some("anthropic/claude".to_owned()),
+            tools: Some(vec!["grep".to_owned(), "read_file".to_owned()]),
+            max_turns: Some(20),
+            budget: Some(Budget::UNLIMITED),
+            mode: Some(Mode::Plan),
+            ..expected
+        };
+        assert_eq!(complete, expected);
+    }
+}

@@ -207,6 +207,13 @@ fn bare_rules_name_one_tool_and_stars_one_server() {
 }
 
 #[test]
+fn rules_on_edits_do_not_hide_files() {
+    let permissions = permissions(Mode::Auto, &[], &["write_file(b)"], &["edit_file(a)"]);
+    assert!(is_deny(on_path(&permissions, "edit_file", ActionKind::Edit, "a")));
+    assert!(permissions.may_read("a") && permissions.may_read("b"));
+}
+
+#[test]
 fn env_files_are_hidden_from_every_tool() {
     let permissions = permissions(Mode::Auto, &["read_file"], &[], &["read_file(**/.env*)"]);
     for path in [

@@ -112,6 +112,13 @@ fn views_of_a_running_tree_have_stable_json() {
 }
 
 #[test]
+fn sessions_that_are_done_or_failed_have_ended() {
+    let root = SessionId::root(1);
+    let ended: Vec<bool> = tree(&root).walk(&root).iter().map(|node| node.has_ended()).collect();
+    assert_eq!(ended, [false, true, true, false]);
+}
+
+#[test]
 fn node_json_names_the_activity_and_what_a_budget_did_not_cover() {
     let root = SessionId::root(1);
     let mut log = Log::default();
