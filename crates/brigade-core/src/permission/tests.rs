@@ -207,6 +207,20 @@ fn bare_rules_name_one_tool_and_stars_one_server() {
 }
 
 #[test]
+fn only_bare_rules_deny_a_whole_tool() {
+    let permissions = permissions(Mode::Auto, &[], &[], &["shell(rm *)", "web_fetch"]);
+    assert!(permissions.denies("web_fetch") && !permissions.denies("shell"));
+}
+
+#[test]
+fn specifier_of_an_own_tool_needs_one_valid_form() {
+    // Not a path, because a brace is open; a command, but not a host.
+    let rule = "deploy(echo {a)".parse::<Rule>();
+    assert!(rule.is_ok(), "{rule:?}");
+    assert!("read_file(echo {a)".parse::<Rule>().is_err());
+}
+
+#[test]
 fn rules_on_edits_do_not_hide_files() {
     let permissions = permissions(Mode::Auto, &[], &["write_file(b)"], &["edit_file(a)"]);
     assert!(is_deny(on_path(&permissions, "edit_file", ActionKind::Edit, "a")));
