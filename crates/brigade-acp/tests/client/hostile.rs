@@ -57,7 +57,7 @@ async fn update_flood_fails_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hanging_agent_times_out() {
-    let harness = harness(&["!hang", "!say fine"], |_, server| server.terms.timeout = Some(5000));
+    let harness = harness(&["!hang", "!say fine"], |_, server| server.terms.timeout = Some(3000));
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
     assert!(answers[0].contains("(incomplete: time)"), "{answers:?}");
@@ -67,7 +67,7 @@ async fn hanging_agent_times_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_process_does_not_affect_the_next_call() {
-    let harness = harness(&["!freeze", "!say fine"], |_, server| server.terms.timeout = Some(5000));
+    let harness = harness(&["!freeze", "!say fine"], |_, server| server.terms.timeout = Some(3000));
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
     assert!(answers[0].contains("(incomplete: time)"), "{answers:?}");

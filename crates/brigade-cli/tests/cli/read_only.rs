@@ -92,7 +92,10 @@ fn sessions_of_another_user_are_listed_shown_and_exported() {
     }
     // The program may be in a folder that others cannot enter.
     let program = home.work().join("brigade");
-    std::fs::copy(env!("CARGO_BIN_EXE_brigade"), &program).unwrap();
+    // By another process: a test that forks meanwhile would hold the new file open for writing, and then it cannot be
+    // executed.
+    let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_brigade")).arg(&program).status().unwrap();
+    assert!(copy.success());
     let brigade = |arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.args(arguments).env_clear().env("BRIGADE_HOME", home.home()).env("PATH", "/usr/bin:/bin");

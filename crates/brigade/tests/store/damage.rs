@@ -7,6 +7,7 @@ use brigade::store::{SqliteStore, Store, StoreError};
 use brigade_core::{Cursor, Record};
 use rusqlite::{Connection, params};
 
+use crate::effort::some_or_all;
 use crate::store::support::*;
 
 /// Runs `statement` on the file of a store with `count` events and opens it again.
@@ -334,7 +335,14 @@ async fn cut_log_keeps_all_whole_commits() {
     // A prime step eventually covers every offset in a frame. The ends of frames are tested exactly. The outer
     // tests cut at every single byte.
     let frames = (0..log.len()).step_by(FRAME).flat_map(|start| start + 31..=start + 33);
-    cut_at((0..log.len()).step_by(97).chain(frames).chain(0..40), &db, &log, &ends, &records).await;
+    cut_at(
+        (0..log.len()).step_by(some_or_all(389, 97)).chain(frames).chain(0..40),
+        &db,
+        &log,
+        &ends,
+        &records,
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -378,11 +386,11 @@ async fn corrupted_database_never_returns_wrong_records() {
     read_back(folder.path(), &db, &log).await.unwrap();
     // Closing the store moved the log into the database.
     let db = fs::read(database(folder.path())).unwrap();
-    flip(&db, &[], DamagedFile::Database, 600, &records).await;
+    flip(&db, &[], DamagedFile::Database, some_or_all(150, 600), &records).await;
 }
 
 #[tokio::test]
 async fn corrupted_wal_never_returns_wrong_records() {
     let (db, log, _, records) = uncheckpointed_store(4, 3, 20).await;
-    flip(&db, &log, DamagedFile::Log, 400, &records).await;
+    flip(&db, &log, DamagedFile::Log, some_or_all(100, 400), &records).await;
 }
