@@ -92,6 +92,7 @@ fn problem(end: ExitReason, output: &[u8]) -> Option<String> {
         ExitReason::Exited(0) | ExitReason::Cancelled => None,
         ExitReason::Exited(code) => Some(format!("it exited with code {code}{last_line}")),
         ExitReason::Signalled(signal) => Some(format!("it was killed by signal {signal}{last_line}")),
+        ExitReason::OverLimit(limit) => Some(format!("it was killed: {limit}")),
         ExitReason::TimedOut => Some(format!("it was stopped after {} seconds", NOTIFY_TIMEOUT.as_secs())),
     }
 }

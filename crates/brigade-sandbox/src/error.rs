@@ -31,13 +31,12 @@ pub enum GuardError {
         source: io::Error,
     },
     /// The guard cannot enforce the confinement of the job. Nothing was run.
-    #[error(
-        "cannot start the command of `{tag}`: its guard cannot enforce the requested confinement. \
-         Run it without confinement."
-    )]
+    #[error("cannot start the command of `{tag}` in a sandbox: {reason}")]
     CannotConfine {
         /// Tag of the job.
         tag: String,
+        /// Cause reported by the guard.
+        reason: String,
     },
     /// The working directory of the command cannot be used. Nothing was run.
     #[error(

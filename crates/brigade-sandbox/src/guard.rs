@@ -1,23 +1,26 @@
 //! The guard process. It runs one job, kills every descendant, and reports the result.
 
-use std::io::{self, PipeReader, Read};
+use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, WaitStatus, getpid, getrlimit};
-use rustix::stdio::{stderr, stdin, stdout};
+use rustix::process::{Pid, getpid};
+use rustix::stdio::{stdin, stdout};
 
+use crate::launch::Launched;
 use crate::os;
 use crate::output::BoundedOutput;
 use crate::processes::Children;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
-use crate::{Confinement, ExitReason, ResourceLimits};
+use crate::{Confinement, ExitReason, SandboxLimit};
 
 /// Interval at which the guard reaps orphans while nothing else happens.
 const REAP_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Interval at which the usage of a sandbox is compared with its limits.
+const USAGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time that a served command has to exit after its input is closed, before it gets SIGTERM.
 const STDIN_CLOSE_GRACE: Duration = Duration::from_secs(2);
@@ -102,125 +105,65 @@ fn is_runner_alive() -> io::Result<bool> {
 }
 
 fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
-    // The caller would rely on a confinement that does not exist.
-    if job.confinement != Confinement::none() {
-        return (Report::CannotConfine, Vec::new());
-    }
-    // The guard changes the directory itself, because a failed spawn would not distinguish a missing
-    // directory from a missing shell. The command inherits it.
-    if let Err(error) = std::env::set_current_dir(job.directory()) {
-        return (Report::Directory { reason: error.to_string() }, Vec::new());
-    }
     let started = Instant::now();
-    match start(job) {
-        Ok((main, pipe)) => {
-            let (end, output) = RunningCommand::new(main, pipe, job, started).run();
-            let recent = output.pieces(Instant::now());
-            let (output, dropped_bytes) = output.finish();
-            let duration = started.elapsed();
-            (Report::Finished { end, dropped_bytes, duration, output_bytes: output.len(), recent }, output)
-        }
-        Err(error) => (Report::CannotRun { reason: error.to_string() }, Vec::new()),
+    match Launched::start(job) {
+        Ok(launched) => RunningCommand::new(launched, job, started).run(),
+        Err(report) => (report, Vec::new()),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "only the guard starts commands")]
-fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
-    let (reader, writer) = io::pipe()?;
-    rustix::io::ioctl_fionbio(&reader, true)?;
-    let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(&job.command);
-    command.env_clear().envs(job.environment.iter().map(|(name, value)| (name, value)));
-    match job.streams {
-        Streams::Reported => {
-            command.stdin(Stdio::null()).stdout(writer.try_clone()?);
-        }
-        Streams::Carried => {
-            let socket = take_socket()?;
-            command.stdin(socket.try_clone()?).stdout(socket);
-        }
-    }
-    command.stderr(writer);
-    os::set_up(&mut command, getpid(), resource_limits(&job.limits));
-    // The handle is dropped without a wait, because `Children` reaps every child, including this one.
-    let child = command.spawn()?;
-    let main =
-        Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no process id"))?;
-    Ok((main, reader))
-}
-
-/// Moves the socket away from the guard's standard error, so that the runner sees it closed when the command
-/// has exited.
-fn take_socket() -> io::Result<OwnedFd> {
-    let socket = stderr().try_clone_to_owned()?;
-    rustix::stdio::dup2_stderr(std::fs::File::open("/dev/null")?)?;
-    Ok(socket)
-}
-
-/// The limits to set, capped at what this process may grant.
-fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, Rlimit)> {
-    let wanted = [
-        (Resource::As, limits.memory_bytes),
-        (Resource::Cpu, limits.cpu_seconds),
-        (Resource::Fsize, limits.file_bytes),
-        (Resource::Nofile, limits.open_files),
-        (Resource::Nproc, limits.processes),
-        (Resource::Core, Some(0)),
-    ];
-    let mut granted = Vec::new();
-    for (resource, wanted) in wanted {
-        let Some(wanted) = wanted else { continue };
-        let hard_limit = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let current = wanted.min(hard_limit);
-        // A hard limit of one more second of CPU time lets SIGXCPU come first, which identifies the cause.
-        let extra = u64::from(matches!(resource, Resource::Cpu));
-        let maximum = current.saturating_add(extra).min(hard_limit);
-        granted.push((resource, Rlimit { current: Some(current), maximum: Some(maximum) }));
-    }
-    granted
 }
 
 /// A running command, and everything needed to end it.
-struct RunningCommand {
+struct RunningCommand<'a> {
+    launched: Launched,
     children: Children,
     exit: Option<OwnedFd>,
-    pipe: Option<PipeReader>,
+    has_output: bool,
     output: BoundedOutput,
+    started: Instant,
     deadline: Option<Instant>,
-    streams: Streams,
+    next_usage_check: Instant,
+    job: &'a JobMessage,
     buffer: Vec<u8>,
 }
 
-impl RunningCommand {
-    fn new(main: Pid, pipe: PipeReader, job: &JobMessage, started: Instant) -> Self {
+impl<'a> RunningCommand<'a> {
+    fn new(launched: Launched, job: &'a JobMessage, started: Instant) -> Self {
         Self {
-            children: Children::new(main),
-            exit: watch_exit(main),
-            pipe: Some(pipe),
+            children: Children::new(launched.main),
+            exit: watch_exit(launched.main),
+            has_output: true,
+            launched,
             output: BoundedOutput::new(job.output_limit),
             // A time limit beyond the range of the clock means no limit.
             deadline: started.checked_add(job.time_limit),
-            streams: job.streams,
+            started,
+            next_usage_check: started + USAGE_INTERVAL,
+            job,
             buffer: vec![0; 64 << 10],
         }
     }
 
-    fn run(mut self) -> (ExitReason, BoundedOutput) {
+    /// Waits until the command has exited or has to be ended, ends what is left of it, and reports.
+    fn run(mut self) -> (Report, Vec<u8>) {
         let end = loop {
-            if let Some(status) = self.children.poll() {
-                break exit_reason(status);
+            if self.children.poll().is_some() {
+                break None;
             }
             if os::termination_requested() || self.wait_for_event() {
-                break ExitReason::Cancelled;
+                break Some(ExitReason::Cancelled);
             }
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                break ExitReason::TimedOut;
+                break Some(ExitReason::TimedOut);
+            }
+            if let Some(limit) = self.exceeded_limit() {
+                break Some(ExitReason::OverLimit(limit));
             }
             self.read_output();
         };
-        if end == ExitReason::Cancelled && self.streams == Streams::Carried {
+        if end == Some(ExitReason::Cancelled) && self.job.streams == Streams::Carried {
             self.allow_graceful_exit();
         }
+        let status = self.children.status().filter(|_| end.is_none());
         self.children.kill_all();
         // All writers have exited, so this is the rest of the pipe. The bound covers a command that passed
         // its end of the pipe to a process outside its descendants.
@@ -229,7 +172,27 @@ impl RunningCommand {
                 break;
             }
         }
-        (end, self.output)
+        let enforcement = self.launched.enforcement();
+        let (exit, removed) = self.launched.clean_up(status);
+        let end = end.or(exit).unwrap_or(ExitReason::Cancelled);
+        let recent = self.output.pieces(Instant::now());
+        let (output, dropped_bytes) = self.output.finish();
+        let (duration, output_bytes) = (self.started.elapsed(), output.len());
+        (
+            Report::Finished { end, dropped_bytes, duration, output_bytes, recent, enforcement, removed },
+            output,
+        )
+    }
+
+    /// The limit of the sandbox that its processes exceed together, checked from time to time.
+    fn exceeded_limit(&mut self) -> Option<SandboxLimit> {
+        let Confinement::Sandbox(sandbox) = &self.job.confinement else { return None };
+        let now = Instant::now();
+        if now < self.next_usage_check {
+            return None;
+        }
+        self.next_usage_check = now + USAGE_INTERVAL;
+        crate::usage::exceeded_limit(sandbox)
     }
 
     /// Lets a served command exit by itself after the runner has closed its input. If it does not, it gets
@@ -268,7 +231,7 @@ impl RunningCommand {
     fn wait_for_event(&self) -> bool {
         let input: BorrowedFd<'_> = stdin();
         let mut watched = vec![PollFd::new(&input, PollFlags::IN)];
-        watched.extend(self.pipe.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        watched.extend(self.has_output.then(|| PollFd::new(&self.launched.output, PollFlags::IN)));
         watched.extend(self.exit.as_ref().map(|exit| PollFd::new(exit, PollFlags::IN)));
         let tick = if self.exit.is_some() { REAP_INTERVAL } else { POLL_INTERVAL_WITHOUT_PIDFD };
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -281,16 +244,18 @@ impl RunningCommand {
     /// Reads available output, one buffer at a time, so that endless output cannot delay the time limit.
     /// Returns whether there may be more.
     fn read_output(&mut self) -> bool {
-        let Some(pipe) = &mut self.pipe else { return false };
-        match pipe.read(&mut self.buffer) {
+        if !self.has_output {
+            return false;
+        }
+        match self.launched.output.read(&mut self.buffer) {
             Ok(count) if count > 0 => self.output.push(&self.buffer[..count], Instant::now()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // The command closed its output. It may continue without, but a closed pipe would always be
             // ready.
-            _ => self.pipe = None,
+            _ => self.has_output = false,
         }
-        self.pipe.is_some()
+        self.has_output
     }
 }
 
@@ -303,11 +268,4 @@ fn watch_exit(main: Pid) -> Option<OwnedFd> {
 #[cfg(not(target_os = "linux"))]
 fn watch_exit(_main: Pid) -> Option<OwnedFd> {
     None
-}
-
-fn exit_reason(status: WaitStatus) -> ExitReason {
-    match status.terminating_signal() {
-        Some(signal) => ExitReason::Signalled(signal),
-        None => ExitReason::Exited(status.exit_status().unwrap_or(-1)),
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Confinement, GuardError};
+use crate::{Confinement, Enforcement, GuardError};
 
 /// Command line of the guard: a program that calls [`guard_main`](crate::guard_main), and its arguments.
 ///
@@ -89,6 +89,11 @@ pub struct JobResult {
     /// Times at which the end of the output was written, oldest piece first. Output from more than 10 seconds
     /// before the exit is not included.
     pub recent: Vec<OutputPiece>,
+    /// Means by which the command was confined.
+    pub enforcement: Enforcement,
+    /// Protected paths that the command created and that were removed after its exit. Only Landlock without namespaces
+    /// needs this.
+    pub removed: Vec<OsString>,
 }
 
 /// Output that was written at about the same time.
@@ -121,6 +126,30 @@ pub enum ExitReason {
     TimedOut,
     /// The runner cancelled the job and all processes were killed.
     Cancelled,
+    /// The processes together exceeded this limit of their sandbox and were killed.
+    OverLimit(SandboxLimit),
+}
+
+/// Limit of all processes of a sandbox together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxLimit {
+    /// Memory.
+    Memory,
+    /// Number of processes.
+    Processes,
+    /// Free space of a file system.
+    FreeDisk,
+}
+
+impl std::fmt::Display for SandboxLimit {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            SandboxLimit::Memory => "its processes used more memory than the sandbox allows",
+            SandboxLimit::Processes => "it started more processes than the sandbox allows",
+            SandboxLimit::FreeDisk => "too little disk space was left",
+        })
+    }
 }
 
 impl Job {

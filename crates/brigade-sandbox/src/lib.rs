@@ -28,9 +28,12 @@ mod error;
 mod guard;
 mod job;
 mod kernel_features;
+mod launch;
+#[cfg(target_os = "linux")]
+mod linux;
 #[expect(
     unsafe_code,
-    reason = "signal dispositions, the steps between fork and exec and the version of Landlock have no safe interface"
+    reason = "signal dispositions, the steps between fork and exec, namespaces and the version of Landlock have no safe interface"
 )]
 mod os;
 mod output;
@@ -38,13 +41,15 @@ mod processes;
 mod protocol;
 mod runner;
 mod stale;
+mod usage;
 
 pub use ancestors::runs_under;
-pub use confinement::{Confinement, Folders};
+pub use confinement::{Confinement, Enforcement, Network, Sandbox, SandboxLimits};
 pub use error::GuardError;
 pub use guard::guard_main;
 pub use job::{
-    ExitReason, GuardCommand, Job, JobResult, OutputPiece, ResourceLimits, shell_quoted, single_quoted,
+    ExitReason, GuardCommand, Job, JobResult, OutputPiece, ResourceLimits, SandboxLimit, shell_quoted,
+    single_quoted,
 };
 pub use kernel_features::{Cgroups, KernelFeatures, Namespaces};
 pub use os::stop_at_terminal;

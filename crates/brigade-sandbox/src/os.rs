@@ -1,5 +1,5 @@
-//! Operations without a safe interface: signal dispositions, the steps of a child between fork and exec, and
-//! the Landlock version.
+//! Operations without a safe interface: signal dispositions, the steps of a child between fork and exec, namespaces,
+//! attributes of mounts, and the Landlock version.
 //!
 //! The closures given to `pre_exec` run in a forked copy of a process that may have had threads. They only
 //! call functions that are safe there: plain system calls, no allocation, no lock.
@@ -27,20 +27,28 @@ pub(crate) fn detach(guard: &mut Command) {
     }
 }
 
-/// Sets up the command: a separate session, its limits, no new privileges, and termination with the guard.
-pub(crate) fn set_up(command: &mut Command, guard: Pid, limits: Vec<(Resource, Rlimit)>) {
-    // SAFETY: the closure only makes system calls that are safe between fork and exec. The vector was
-    // allocated before the fork and is only read.
+/// Sets up the command: a separate session, its limits, no new privileges, and termination with the process that starts
+/// it. `confine` is the last step.
+///
+/// The process that starts it has a single thread, so `confine` may allocate.
+pub(crate) fn set_up(
+    command: &mut Command,
+    parent: Pid,
+    limits: Vec<(Resource, Rlimit)>,
+    mut confine: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) {
+    // SAFETY: the guard and the first process of a sandbox have a single thread, so no lock is held by a thread that
+    // does not exist in the child.
     unsafe {
         command.pre_exec(move || {
             reset_signals();
             keep_only_standard_streams();
             setsid()?;
-            die_with_parent(guard)?;
+            die_with_parent(parent)?;
             for (resource, limit) in &limits {
                 setrlimit(*resource, *limit)?;
             }
-            Ok(())
+            confine()
         });
     }
 }
@@ -65,7 +73,7 @@ fn die_with_parent(parent: Pid) -> io::Result<()> {
 
 /// Resets ignored signals, which a program inherits from its parent and which survive exec. An ignored
 /// SIGCHLD would hide exit codes from the guard. The standard library clears the signal mask itself.
-fn reset_signals() {
+pub(crate) fn reset_signals() {
     for signal in 1..=64 {
         // SAFETY: restoring the default disposition runs no code of ours. It is refused for SIGKILL, SIGSTOP
         // and the two signals that the C library reserves, which is fine.
@@ -148,4 +156,110 @@ pub fn stop_at_terminal() {
 /// Whether a signal requested the guard to end.
 pub(crate) fn termination_requested() -> bool {
     TERMINATION_REQUESTED.load(Ordering::SeqCst)
+}
+
+/// Process that gets the termination signal of this one.
+static FORWARD_TO: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+
+extern "C" fn forward_termination(signal: libc::c_int) {
+    let pid = FORWARD_TO.load(Ordering::SeqCst);
+    if pid > 0 {
+        // SAFETY: sending a signal is safe in a signal handler.
+        unsafe { libc::kill(pid, signal) };
+    }
+}
+
+/// Passes SIGTERM on to this process, because the kernel does not deliver it to the first process of a namespace that has
+/// no handler.
+pub(crate) fn forward_termination_to(pid: Pid) {
+    FORWARD_TO.store(pid.as_raw_nonzero().get(), Ordering::SeqCst);
+    let handler = forward_termination as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the handler only reads an atomic and sends a signal.
+    unsafe { libc::signal(libc::SIGTERM, handler) };
+}
+
+/// Exits without running anything that the parent registered.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: the call does not return and touches no memory.
+    unsafe { libc::_exit(code) }
+}
+
+/// Forks into new namespaces. Returns `None` in the child. This process must have a single thread.
+#[cfg(target_os = "linux")]
+pub(crate) fn fork_into(namespaces: libc::c_int) -> io::Result<Option<Pid>> {
+    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
+    // SAFETY: without a stack and without shared memory, `clone` behaves like `fork`. The process has a single thread, so
+    // the child finds all locks free.
+    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match i32::try_from(answer) {
+        Ok(pid) if pid >= 0 => Ok(Pid::from_raw(pid)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Attributes of a mount that can be added.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy)]
+pub(crate) struct MountAttributes(u64);
+
+#[cfg(target_os = "linux")]
+impl MountAttributes {
+    pub(crate) const READ_ONLY: MountAttributes = MountAttributes(libc::MOUNT_ATTR_RDONLY);
+    pub(crate) const NO_SETUID: MountAttributes = MountAttributes(libc::MOUNT_ATTR_NOSUID);
+}
+
+#[cfg(target_os = "linux")]
+impl std::ops::BitOr for MountAttributes {
+    type Output = MountAttributes;
+
+    fn bitor(self, other: MountAttributes) -> MountAttributes {
+        MountAttributes(self.0 | other.0)
+    }
+}
+
+/// Adds attributes to a mount, or to all mounts below it. An empty path is the mount that `tree` refers to.
+#[cfg(target_os = "linux")]
+pub(crate) fn set_mount_attributes(
+    tree: impl std::os::fd::AsFd,
+    path: &str,
+    attributes: MountAttributes,
+    is_recursive: bool,
+) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let path = std::ffi::CString::new(path)?;
+    let mut flags = if path.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
+    flags |= if is_recursive { libc::AT_RECURSIVE } else { 0 };
+    let change = libc::mount_attr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the path and the structure outlive the call, which only reads them.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_fd().as_raw_fd(),
+            path.as_ptr(),
+            flags,
+            std::ptr::from_ref(&change),
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Enables the loopback interface of this network namespace.
+#[cfg(target_os = "linux")]
+pub(crate) fn enable_loopback() -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    // SAFETY: the structure is plain data, its name ends with a zero byte, and the call reads only the flags besides it.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (slot, byte) in request.ifr_name.iter_mut().zip(b"lo") {
+            *slot = *byte as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        if libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, std::ptr::from_ref(&request)) == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
 }

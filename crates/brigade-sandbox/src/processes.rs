@@ -37,6 +37,11 @@ impl Children {
         self.status
     }
 
+    /// The status of the main process, if it has been reaped.
+    pub(crate) fn status(&self) -> Option<WaitStatus> {
+        self.status
+    }
+
     /// Sends SIGTERM to the main process, unless it has exited: its pid may be reused.
     pub(crate) fn terminate_main(&mut self) {
         if self.poll().is_none() {

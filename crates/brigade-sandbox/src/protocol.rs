@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Confinement, ExitReason, Job, OutputPiece, ResourceLimits};
+use crate::{Confinement, Enforcement, ExitReason, Job, OutputPiece, ResourceLimits};
 
 /// Standard streams of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,9 +80,13 @@ pub(crate) enum Report {
         output_bytes: usize,
         #[serde(default)]
         recent: Vec<OutputPiece>,
+        #[serde(default)]
+        enforcement: Enforcement,
+        #[serde(default)]
+        removed: Vec<OsString>,
     },
     /// The guard cannot enforce the confinement.
-    CannotConfine,
+    CannotConfine { reason: String },
     /// The working directory cannot be used.
     Directory { reason: String },
     /// The command could not be started.
@@ -122,11 +126,12 @@ mod tests {
 
     #[test]
     fn job_message_with_unknown_restriction_is_refused() {
-        let job = Job::new("true", "/", "tag", Confinement::none());
+        let confinement = Confinement::Sandbox(Box::default());
+        let job = Job::new("true", "/", "tag", confinement.clone());
         let mut message = serde_json::to_value(JobMessage::new(&job, Streams::Reported)).unwrap();
         let read = |message: &serde_json::Value| parse::<JobMessage>(message.to_string().as_bytes());
-        assert_eq!(read(&message).unwrap().confinement, Confinement::none());
-        message["confinement"]["devices"] = "none".into();
+        assert_eq!(read(&message).unwrap().confinement, confinement);
+        message["confinement"]["sandbox"]["devices"] = "none".into();
         assert!(read(&message).unwrap_err().to_string().contains("devices"));
     }
 }

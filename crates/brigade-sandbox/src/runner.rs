@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::processes::signal;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
-use crate::{ExitReason, GuardCommand, GuardError, Job, JobResult, os};
+use crate::{Confinement, Enforcement, ExitReason, GuardCommand, GuardError, Job, JobResult, Sandbox, os};
 
 /// Time that a guard has to become ready. It only has to start, but the machine may be busy.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub async fn run(
     job: Job,
     cancel: impl Future<Output = ()>,
 ) -> Result<JobResult, GuardError> {
-    run_job(guard, job, None, cancel).await
+    run_and_clean_up(guard, job, None, cancel).await
 }
 
 /// Runs a job whose standard input and output are the returned stream. The result contains its standard
@@ -51,9 +51,32 @@ pub fn serve(
     // Programs do not expect non-blocking input, so only this end is non-blocking.
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
-    let run = async move { run_job(&guard, job, Some(theirs.into()), cancel).await };
+    let run = async move { run_and_clean_up(&guard, job, Some(theirs.into()), cancel).await };
     Ok((UnixStream::from_std(ours)?, run))
 }
+
+/// Runs a job. A guard that was killed cannot remove what it created for its sandbox, so it is done here.
+async fn run_and_clean_up(
+    guard: &GuardCommand,
+    job: Job,
+    socket: Option<OwnedFd>,
+    cancel: impl Future<Output = ()>,
+) -> Result<JobResult, GuardError> {
+    let confinement = job.confinement.clone();
+    let result = run_job(guard, job, socket, cancel).await;
+    if let (Err(_), Confinement::Sandbox(sandbox)) = (&result, &confinement) {
+        remove_leftovers(sandbox);
+    }
+    result
+}
+
+#[cfg(target_os = "linux")]
+fn remove_leftovers(sandbox: &Sandbox) {
+    crate::linux::placeholders::remove_stale(sandbox);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn remove_leftovers(_sandbox: &Sandbox) {}
 
 async fn run_job(
     guard: &GuardCommand,
@@ -190,10 +213,10 @@ impl GuardProcess {
         self.reap().await?;
         let tag = self.tag;
         match report {
-            Report::Finished { end, dropped_bytes, duration, recent, .. } => {
-                Ok(JobResult { end, output, dropped_bytes, duration, recent })
+            Report::Finished { end, dropped_bytes, duration, recent, enforcement, removed, .. } => {
+                Ok(JobResult { end, output, dropped_bytes, duration, recent, enforcement, removed })
             }
-            Report::CannotConfine => Err(GuardError::CannotConfine { tag }),
+            Report::CannotConfine { reason } => Err(GuardError::CannotConfine { tag, reason }),
             Report::Directory { reason } => {
                 Err(GuardError::Directory { tag, directory: self.directory, reason })
             }
@@ -212,6 +235,8 @@ impl GuardProcess {
                 dropped_bytes: 0,
                 duration: Duration::ZERO,
                 recent: Vec::new(),
+                enforcement: Enforcement::None,
+                removed: Vec::new(),
             });
         }
         Err(GuardError::Died { tag: self.tag, status })

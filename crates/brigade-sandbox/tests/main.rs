@@ -6,8 +6,8 @@
 )]
 
 mod cleanup;
-mod confinement;
 mod exits;
+mod sandbox;
 mod served;
 mod stale;
 mod support;

@@ -88,6 +88,7 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
         ExitReason::Signalled(signal) => format!("(killed by signal {signal})"),
         ExitReason::TimedOut => format!("(timed out after {} seconds)", time_limit.as_secs()),
         ExitReason::Cancelled => "(cancelled)".to_owned(),
+        ExitReason::OverLimit(limit) => format!("(killed: {limit})"),
     };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -108,6 +109,8 @@ fn output(finished: &JobResult, output_limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use brigade_sandbox::Enforcement;
+
     use super::*;
 
     fn finished(end: ExitReason, output: &[u8], dropped_bytes: u64) -> JobResult {
@@ -117,6 +120,8 @@ mod tests {
             dropped_bytes,
             duration: Duration::ZERO,
             recent: Vec::new(),
+            enforcement: Enforcement::None,
+            removed: Vec::new(),
         }
     }
 

@@ -37,6 +37,7 @@ fn exit_status(end: ExitReason) -> String {
         ExitReason::Exited(code) => format!("the process exited with code {code}"),
         ExitReason::Signalled(signal) => format!("the process was killed by signal {signal}"),
         ExitReason::TimedOut | ExitReason::Cancelled => "the process was killed".to_owned(),
+        ExitReason::OverLimit(limit) => format!("the process was killed: {limit}"),
     }
 }
 

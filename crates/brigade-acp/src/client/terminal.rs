@@ -172,7 +172,7 @@ impl Terminal {
             status.send_replace(Some(match ended.map(|finished| finished.end) {
                 Ok(ExitReason::Exited(code)) => TerminalExitStatus::new().exit_code(u32::try_from(code).ok()),
                 Ok(ExitReason::Signalled(signal)) => TerminalExitStatus::new().signal(signal.to_string()),
-                Ok(ExitReason::TimedOut | ExitReason::Cancelled) => {
+                Ok(ExitReason::TimedOut | ExitReason::Cancelled | ExitReason::OverLimit(_)) => {
                     TerminalExitStatus::new().signal("SIGKILL".to_owned())
                 }
                 Err(error) => {

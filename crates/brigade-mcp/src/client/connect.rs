@@ -250,6 +250,7 @@ fn exit_status(end: ExitReason) -> String {
         ExitReason::Exited(code) => format!("it exited with code {code}"),
         ExitReason::Signalled(signal) => format!("it was killed by signal {signal}"),
         ExitReason::TimedOut | ExitReason::Cancelled => "it was stopped".to_owned(),
+        ExitReason::OverLimit(limit) => format!("it was killed: {limit}"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use brigade::tool::{ShellSettings, ToolContext, Toolbox};
 use brigade_core::ToolOutput;
-use brigade_sandbox::Confinement;
+use brigade_sandbox::{Confinement, Sandbox};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -77,12 +77,17 @@ fn shell_ends_on_timeout_and_cancel() {
 #[test]
 fn shell_with_an_unenforceable_confinement_runs_nothing() {
     let harness = ToolHarness::new();
-    let confinement = Confinement { network: false, ..Confinement::none() };
+    let sandbox = Sandbox { writable: vec!["relative".into()], ..Sandbox::default() };
+    let confinement = Confinement::Sandbox(Box::new(sandbox));
     let context = ToolContext { confinement, ..context(&harness, watch::channel(false).1) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let toolbox = Toolbox::standard();
     let arguments = json!({ "command": "touch trace" });
     let output = runtime.block_on(toolbox.get("shell").unwrap().run(arguments, &context));
-    assert!(output.is_error() && output.text.as_str().contains("cannot enforce"), "{}", output.text);
+    assert!(
+        output.is_error() && output.text.as_str().contains("in a sandbox: `relative` is not"),
+        "{}",
+        output.text
+    );
     assert!(!harness.path("trace").exists());
 }

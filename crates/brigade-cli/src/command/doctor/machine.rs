@@ -51,6 +51,7 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
                 ExitReason::Signalled(signal) => format!("was killed by signal {signal}"),
                 ExitReason::TimedOut => format!("did not finish within {} seconds", TEST_TIMEOUT.as_secs()),
                 ExitReason::Cancelled => "was cancelled".to_owned(),
+                ExitReason::OverLimit(limit) => format!("was killed: {limit}"),
             };
             Finding::problem(format!("a test command {end}"), fix)
         }

@@ -305,6 +305,7 @@ fn ending(finished: &JobResult) -> String {
         ExitReason::Signalled(signal) => format!("termination by signal {signal}"),
         ExitReason::TimedOut => format!("a timeout after {} seconds", SCRIPT_TIMEOUT.as_secs()),
         ExitReason::Cancelled => "a cancellation".to_owned(),
+        ExitReason::OverLimit(limit) => format!("a kill: {limit}"),
     };
     match String::from_utf8_lossy(&finished.output).trim() {
         "" => end,

@@ -103,6 +103,7 @@ fn output_text(finished: &JobResult) -> String {
         ExitReason::Signalled(signal) => Some(format!("(killed by signal {signal})")),
         ExitReason::TimedOut => Some("(stopped at the time limit)".to_owned()),
         ExitReason::Cancelled => Some("(stopped)".to_owned()),
+        ExitReason::OverLimit(limit) => Some(format!("(killed: {limit})")),
     };
     let dropped = match finished.dropped_bytes {
         0 => None,
@@ -121,13 +122,16 @@ fn output_text(finished: &JobResult) -> String {
 mod tests {
     use std::time::Duration;
 
+    use brigade_sandbox::Enforcement;
+
     use super::*;
 
     #[test]
     fn output_text_ends_with_the_exit_reason() {
         let say = |end, output: &[u8], dropped_bytes| {
             let (output, duration, recent) = (output.to_vec(), Duration::ZERO, Vec::new());
-            output_text(&JobResult { end, output, dropped_bytes, duration, recent })
+            let (enforcement, removed) = (Enforcement::None, Vec::new());
+            output_text(&JobResult { end, output, dropped_bytes, duration, recent, enforcement, removed })
         };
         assert_eq!(say(ExitReason::Exited(0), b"hi\n", 0), "hi");
         assert_eq!(say(ExitReason::Exited(0), b"", 0), "(no output)");

@@ -1,0 +1,287 @@
+//! Starts the command of a job as its confinement requires.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Resource, Rlimit, WaitStatus, getpid, getrlimit};
+use rustix::stdio::stderr;
+
+#[cfg(target_os = "linux")]
+use crate::linux::{
+    SyscallFilters,
+    init::{Init, StartError},
+    only_layer,
+    placeholders::Placeholders,
+};
+use crate::os;
+use crate::protocol::{JobMessage, Report, Streams};
+use crate::{Confinement, Enforcement, ExitReason, ResourceLimits, Sandbox};
+
+/// A started command.
+pub(crate) struct Launched {
+    /// The process whose exit ends the job.
+    pub(crate) main: Pid,
+    /// Its output.
+    pub(crate) output: PipeReader,
+    confined: Confined,
+}
+
+/// How a command is confined, with what has to be done after its exit.
+enum Confined {
+    No,
+    #[cfg(target_os = "linux")]
+    Namespaces {
+        init: Init,
+        _placeholders: Placeholders,
+    },
+    #[cfg(target_os = "linux")]
+    Landlock {
+        missing: Vec<OsString>,
+    },
+}
+
+impl Launched {
+    /// Starts the command of a job, or returns the report that says why not.
+    pub(crate) fn start(job: &JobMessage) -> Result<Launched, Report> {
+        let socket = match job.streams {
+            Streams::Reported => None,
+            Streams::Carried => Some(take_socket().map_err(cannot_run)?),
+        };
+        match &job.confinement {
+            Confinement::None => start_unconfined(job, socket.as_ref()),
+            Confinement::Sandbox(sandbox) => start_in_sandbox(job, sandbox, socket.as_ref()),
+        }
+    }
+
+    pub(crate) fn enforcement(&self) -> Enforcement {
+        match self.confined {
+            Confined::No => Enforcement::None,
+            #[cfg(target_os = "linux")]
+            Confined::Namespaces { .. } => Enforcement::Namespaces,
+            #[cfg(target_os = "linux")]
+            Confined::Landlock { .. } => Enforcement::Landlock,
+        }
+    }
+
+    /// Cleans up after the last process has exited. Returns the exit of the command, if its main process exited by itself,
+    /// and the protected paths that were removed.
+    pub(crate) fn clean_up(self, status: Option<WaitStatus>) -> (Option<ExitReason>, Vec<OsString>) {
+        let reason = status.map(exit_reason);
+        match self.confined {
+            Confined::No => (reason, Vec::new()),
+            // The first process of the sandbox passes on the status of the command.
+            #[cfg(target_os = "linux")]
+            Confined::Namespaces { init, .. } => {
+                (reason.map(|reason| init.command_status().map_or(reason, raw_exit_reason)), Vec::new())
+            }
+            #[cfg(target_os = "linux")]
+            Confined::Landlock { missing } => (reason, remove_all(missing)),
+        }
+    }
+}
+
+fn start_unconfined(job: &JobMessage, socket: Option<&OwnedFd>) -> Result<Launched, Report> {
+    enter(job)?;
+    let (mut command, output) = command(job, socket).map_err(cannot_run)?;
+    os::set_up(&mut command, getpid(), resource_limits(&job.limits), || Ok(()));
+    let main = spawn(command).map_err(cannot_run)?;
+    Ok(Launched { main, output, confined: Confined::No })
+}
+
+#[cfg(target_os = "linux")]
+fn start_in_sandbox(
+    job: &JobMessage,
+    sandbox: &Sandbox,
+    socket: Option<&OwnedFd>,
+) -> Result<Launched, Report> {
+    sandbox.check().map_err(|reason| Report::CannotConfine { reason })?;
+    if sandbox.hides(&job.directory()) {
+        return Err(Report::Directory { reason: "the sandbox hides it".into() });
+    }
+    let mut sandbox = sandbox.clone();
+    sandbox.hidden.extend(host_sockets(&sandbox));
+    let placeholders = Placeholders::create(&sandbox).map_err(|error| Report::CannotConfine {
+        reason: format!("cannot protect missing paths: {error}"),
+    })?;
+    let (command_line, output) = command(job, socket).map_err(cannot_run)?;
+    let limits = resource_limits(&job.limits);
+    let failure = match Init::start(&sandbox, &placeholders, &job.directory(), limits, command_line) {
+        Ok(init) => {
+            let main = init.pid;
+            let confined = Confined::Namespaces { init, _placeholders: placeholders };
+            return Ok(Launched { main, output, confined });
+        }
+        Err(StartError::Directory(reason)) => return Err(Report::Directory { reason }),
+        Err(StartError::Command(reason)) => return Err(Report::CannotRun { reason }),
+        Err(StartError::Sandbox(failure)) => failure,
+    };
+    drop(placeholders);
+    if !failure.is_unsupported || !sandbox.allow_landlock_only {
+        return Err(Report::CannotConfine { reason: failure.reason });
+    }
+    start_with_landlock(job, &sandbox, socket).map_err(|error| match error {
+        StartWithLandlockError::Report(report) => report,
+        StartWithLandlockError::Rules(error) => Report::CannotConfine {
+            reason: format!("{}, and Landlock cannot be used: {error}", failure.reason),
+        },
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_in_sandbox(
+    _job: &JobMessage,
+    _sandbox: &Sandbox,
+    _socket: Option<&OwnedFd>,
+) -> Result<Launched, Report> {
+    Err(Report::CannotConfine { reason: "this system has no supported sandbox".into() })
+}
+
+#[cfg(target_os = "linux")]
+enum StartWithLandlockError {
+    Report(Report),
+    Rules(io::Error),
+}
+
+/// Starts the command with Landlock and seccomp only.
+#[cfg(target_os = "linux")]
+fn start_with_landlock(
+    job: &JobMessage,
+    sandbox: &Sandbox,
+    socket: Option<&OwnedFd>,
+) -> Result<Launched, StartWithLandlockError> {
+    use StartWithLandlockError::{Report as Reported, Rules};
+    if !sandbox.discarded.is_empty() {
+        return Err(Rules(io::Error::other("it cannot discard changes")));
+    }
+    enter(job).map_err(Reported)?;
+    let mut rules = Some(only_layer(sandbox).map_err(Rules)?);
+    let filters = SyscallFilters::compile(sandbox, false).map_err(Rules)?;
+    let is_missing = |path: &&OsString| std::path::Path::new(path).symlink_metadata().is_err();
+    let missing = sandbox.protected.iter().filter(is_missing).cloned().collect();
+    let (mut command, output) = command(job, socket).map_err(|error| Reported(cannot_run(error)))?;
+    if let Some(temporary) = &sandbox.temporary {
+        command.env("TMPDIR", temporary);
+    }
+    os::set_up(&mut command, getpid(), resource_limits(&job.limits), move || {
+        if let Some(rules) = rules.take() {
+            rules.restrict_self().map_err(io::Error::other)?;
+        }
+        filters.apply()
+    });
+    let main = spawn(command).map_err(|error| Reported(cannot_run(error)))?;
+    Ok(Launched { main, output, confined: Confined::Landlock { missing } })
+}
+
+/// Paths of UNIX sockets of the host outside the writable and private directories. A read-only mount does not keep a command
+/// from connecting to them.
+#[cfg(target_os = "linux")]
+fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+    /// Maximum number of sockets that are hidden, so that a host with very many cannot delay a command.
+    const MAX_SOCKETS: usize = 1024;
+    let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+    // The path is the eighth field. A name in the abstract namespace starts with `@`.
+    let paths = table.split(|byte| *byte == b'\n').skip(1).filter_map(|line| {
+        let start = line.iter().position(|byte| *byte == b'/')?;
+        Some(PathBuf::from(OsString::from_vec(line[start..].to_vec())))
+    });
+    let is_private =
+        |path: &PathBuf| ["/run", "/tmp", "/var/tmp", "/dev"].iter().any(|root| path.starts_with(root));
+    let is_allowed = |path: &PathBuf| sandbox.sockets.iter().any(|socket| path.as_os_str() == socket);
+    let found = paths.filter(|path| !is_private(path) && !is_allowed(path)).take(MAX_SOCKETS);
+    found.map(OsString::from).collect()
+}
+
+/// Removes protected paths that the command created.
+#[cfg(target_os = "linux")]
+fn remove_all(paths: Vec<OsString>) -> Vec<OsString> {
+    let remove = |path: &OsString| match std::path::Path::new(path).symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path).is_ok(),
+        Ok(_) => std::fs::remove_file(path).is_ok(),
+        Err(_) => false,
+    };
+    paths.into_iter().filter(remove).collect()
+}
+
+/// Enters the working directory. The guard does it itself, because a failed spawn would not distinguish a missing directory
+/// from a missing shell. The command inherits it.
+fn enter(job: &JobMessage) -> Result<(), Report> {
+    std::env::set_current_dir(job.directory())
+        .map_err(|error| Report::Directory { reason: error.to_string() })
+}
+
+/// The command with its environment and streams, and the pipe with its output.
+fn command(job: &JobMessage, socket: Option<&OwnedFd>) -> io::Result<(Command, PipeReader)> {
+    let (reader, writer) = io::pipe()?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
+    #[expect(clippy::disallowed_methods, reason = "only the guard starts commands")]
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(&job.command);
+    command.env_clear().envs(job.environment.iter().map(|(name, value)| (name, value)));
+    match socket {
+        None => command.stdin(Stdio::null()).stdout(writer.try_clone()?),
+        Some(socket) => command.stdin(socket.try_clone()?).stdout(socket.try_clone()?),
+    };
+    command.stderr(writer);
+    Ok((command, reader))
+}
+
+/// Starts the command. The handle is dropped without a wait, because `Children` reaps every child, including this one.
+fn spawn(mut command: Command) -> io::Result<Pid> {
+    let child = command.spawn()?;
+    Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no process id"))
+}
+
+fn cannot_run(error: io::Error) -> Report {
+    Report::CannotRun { reason: error.to_string() }
+}
+
+/// Moves the socket away from the guard's standard error, so that the runner sees it closed when the command
+/// has exited.
+fn take_socket() -> io::Result<OwnedFd> {
+    let socket = stderr().try_clone_to_owned()?;
+    rustix::stdio::dup2_stderr(std::fs::File::open("/dev/null")?)?;
+    Ok(socket)
+}
+
+/// The limits to set, capped at what this process may grant.
+fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, Rlimit)> {
+    let wanted = [
+        (Resource::As, limits.memory_bytes),
+        (Resource::Cpu, limits.cpu_seconds),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Nproc, limits.processes),
+        (Resource::Core, Some(0)),
+    ];
+    let mut granted = Vec::new();
+    for (resource, wanted) in wanted {
+        let Some(wanted) = wanted else { continue };
+        let hard_limit = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let current = wanted.min(hard_limit);
+        // A hard limit of one more second of CPU time lets SIGXCPU come first, which identifies the cause.
+        let extra = u64::from(matches!(resource, Resource::Cpu));
+        let maximum = current.saturating_add(extra).min(hard_limit);
+        granted.push((resource, Rlimit { current: Some(current), maximum: Some(maximum) }));
+    }
+    granted
+}
+
+fn exit_reason(status: WaitStatus) -> ExitReason {
+    match status.terminating_signal() {
+        Some(signal) => ExitReason::Signalled(signal),
+        None => ExitReason::Exited(status.exit_status().unwrap_or(-1)),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn raw_exit_reason(status: i32) -> ExitReason {
+    if libc::WIFSIGNALED(status) {
+        ExitReason::Signalled(libc::WTERMSIG(status))
+    } else {
+        ExitReason::Exited(libc::WEXITSTATUS(status))
+    }
+}

@@ -1,0 +1,11 @@
+//! Sandboxes on Linux.
+
+pub(crate) mod failure;
+pub(crate) mod init;
+mod landlock_rules;
+mod mounts;
+pub(crate) mod placeholders;
+mod syscalls;
+
+pub(crate) use landlock_rules::only_layer;
+pub(crate) use syscalls::SyscallFilters;

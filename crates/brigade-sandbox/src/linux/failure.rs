@@ -1,0 +1,38 @@
+//! Reasons why a sandbox could not be set up.
+
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+/// Reason why a sandbox could not be set up.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The cause, as part of a sentence.
+    pub(crate) reason: String,
+    /// Whether the kernel or a container refuses namespaces. Otherwise the description of the sandbox does not fit.
+    pub(crate) is_unsupported: bool,
+}
+
+impl Failure {
+    /// The failure of something that every sandbox needs.
+    pub(crate) fn unsupported(step: &str, error: impl Into<io::Error>) -> Failure {
+        Failure { reason: format!("cannot {step}: {}", error.into()), is_unsupported: true }
+    }
+
+    /// Returns a function that describes a problem with a path.
+    pub(crate) fn path<E: Into<io::Error>>(problem: &str, path: &Path) -> impl Fn(E) -> Failure {
+        move |error| {
+            let error = error.into();
+            // A kernel or filter that refuses mounts does so for every path.
+            let errno = Errno::from_io_error(&error);
+            let is_unsupported = matches!(errno, Some(Errno::NOSYS | Errno::PERM));
+            Failure { reason: format!("`{}` {problem}: {error}", path.display()), is_unsupported }
+        }
+    }
+}
+
+/// Returns a function that describes the failure of a step that every sandbox needs.
+pub(crate) fn at<E: Into<io::Error>>(step: &str) -> impl Fn(E) -> Failure {
+    move |error| Failure::unsupported(step, error)
+}

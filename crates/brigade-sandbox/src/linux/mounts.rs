@@ -1,0 +1,289 @@
+//! The file system of a sandbox, built by its first process in a mount namespace of its own.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
+    move_mount, open_tree, unmount,
+};
+
+use super::failure::{Failure, at};
+use super::placeholders::Placeholders;
+use crate::Sandbox;
+use crate::os::{MountAttributes, set_mount_attributes};
+
+/// Directories that are empty and private inside.
+const PRIVATE: [&str; 3] = ["/run", "/tmp", "/var/tmp"];
+
+/// Devices that exist inside.
+const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+
+/// Links in `/dev`.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// Parts of `/proc` that change the kernel. Their owner could write them without any capability.
+const KERNEL_SETTINGS: [&str; 6] = ["acpi", "bus", "fs", "irq", "sys", "sysrq-trigger"];
+
+/// Maximum number of links on the way to a protected path.
+const MAX_LINKS: usize = 40;
+
+/// Where the work happens that needs a place: the covers of hidden paths and the layers of discarded directories. It is
+/// on a private file system that is covered at the end.
+const WORK: &str = "/run/.sandbox";
+
+/// Builds the file system. Every mount that is made here stays: the command cannot change mounts.
+pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<(), Failure> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(at("make all mounts private"))?;
+    // These are taken before everything becomes read-only or is covered.
+    let writable = take_all(&sandbox.writable)?;
+    let discarded = take_all(&sandbox.discarded)?;
+    let sockets = take_all(&sandbox.sockets)?;
+    let temporary = sandbox.temporary.as_deref().map(|path| take(Path::new(path))).transpose()?;
+    let devices = DEVICES.map(|name| (name, take(&Path::new("/dev").join(name))));
+    let read_only = MountAttributes::READ_ONLY | MountAttributes::NO_SETUID;
+    set_mount_attributes(CWD, "/", read_only, true).map_err(at("make the file system read-only"))?;
+
+    mount_devices(devices)?;
+    mount_proc()?;
+    for path in PRIVATE {
+        mount_private(Path::new(path))?;
+    }
+    if let Some(temporary) = temporary {
+        attach(&temporary, Path::new("/tmp"))?;
+    }
+    create_dir(Path::new(WORK)).map_err(at("create a work directory"))?;
+    let mut targets: Vec<(PathBuf, OwnedFd)> = writable.into_iter().chain(sockets).collect();
+    targets.extend(discarded_layers(discarded)?);
+    targets.sort_by_key(|(path, _)| path.components().count());
+    for (path, tree) in targets {
+        create_mount_point(&path)?;
+        attach(&tree, &path)?;
+    }
+    protect(sandbox, placeholders)?;
+    hide(sandbox)?;
+    // Hides the work directory. The mounts made from it stay.
+    mount_tmpfs(Path::new(WORK), "mode=0,size=4k").map_err(at("cover the work directory"))?;
+    set_mount_attributes(CWD, WORK, MountAttributes::READ_ONLY, false).map_err(at("cover the work directory"))
+}
+
+fn take_all(paths: &[std::ffi::OsString]) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
+    paths.iter().map(|path| Ok((PathBuf::from(path), take(Path::new(path))?))).collect()
+}
+
+/// Clones the tree of mounts at a path, without following a link at its end.
+fn take(path: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    open_tree(CWD, path, flags).map_err(Failure::path("cannot be used", path))
+}
+
+/// Mounts a tree that was taken, on a path whose last component is not followed if it is a link.
+fn attach(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
+    let target = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let target = target.map_err(Failure::path("cannot be opened", path))?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", &target, "", flags).map_err(Failure::path("cannot be mounted", path))
+}
+
+fn mount_tmpfs(path: &Path, options: &str) -> io::Result<()> {
+    let options = std::ffi::CString::new(options)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount("tmpfs", path, "tmpfs", flags, options.as_c_str())?)
+}
+
+/// Mounts an empty file system on a directory that the host has.
+fn mount_private(path: &Path) -> Result<(), Failure> {
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            mount_tmpfs(path, "mode=1777").map_err(at("mount a private directory"))
+        }
+        // A link leads to another private directory, or nowhere.
+        _ => Ok(()),
+    }
+}
+
+fn mount_devices(devices: [(&str, Result<OwnedFd, Failure>); DEVICES.len()]) -> Result<(), Failure> {
+    let failed = at::<io::Error>("create /dev");
+    mount("tmpfs", "/dev", "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, c"mode=755")
+        .map_err(at("create /dev"))?;
+    for (name, device) in devices {
+        // A container may lack some of them.
+        let Ok(device) = device else { continue };
+        let path = Path::new("/dev").join(name);
+        fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&path)
+            .map_err(at("create /dev"))?;
+        attach(&device, &path)?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        std::os::unix::fs::symlink(target, Path::new("/dev").join(name)).map_err(at("create /dev"))?;
+    }
+    create_dir(Path::new("/dev/shm")).map_err(failed)?;
+    mount_tmpfs(Path::new("/dev/shm"), "mode=1777").map_err(at("create /dev/shm"))?;
+    create_dir(Path::new("/dev/pts")).map_err(at("create /dev/pts"))?;
+    let options = c"newinstance,ptmxmode=0666,mode=620";
+    // Programs that need a terminal of their own fail without it. Nothing else does.
+    let _ = mount("devpts", "/dev/pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, options);
+    set_mount_attributes(CWD, "/dev", MountAttributes::READ_ONLY, false).map_err(at("make /dev read-only"))
+}
+
+/// Mounts a `/proc` that shows only processes of the sandbox.
+fn mount_proc() -> Result<(), Failure> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None::<&std::ffi::CStr>).map_err(at("mount /proc"))?;
+    for name in KERNEL_SETTINGS {
+        let path = Path::new("/proc").join(name);
+        if path.symlink_metadata().is_ok() {
+            bind_read_only(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes an overlay of each directory, with an upper layer that ends with the sandbox.
+fn discarded_layers(trees: Vec<(PathBuf, OwnedFd)>) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
+    let mut overlays = Vec::new();
+    for (number, (path, tree)) in trees.into_iter().enumerate() {
+        let work = Path::new(WORK).join(format!("layer-{number}"));
+        let failed = at("create a discarded layer");
+        let parts = ["lower", "upper", "work", "merged"].map(|part| work.join(part));
+        create_dir(&work)
+            .and_then(|()| parts.iter().try_for_each(|part| create_dir(part)))
+            .map_err(failed)?;
+        attach(&tree, &parts[0])?;
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={},userxattr",
+            parts[0].display(),
+            parts[1].display(),
+            parts[2].display()
+        );
+        let options = std::ffi::CString::new(options)
+            .map_err(io::Error::from)
+            .map_err(at("create a discarded layer"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("overlay", &parts[3], "overlay", flags, options.as_c_str()).map_err(at("mount an overlay"))?;
+        overlays.push((path, take(&parts[3])?));
+        unmount(&parts[3], UnmountFlags::DETACH).map_err(at("mount an overlay"))?;
+    }
+    Ok(overlays)
+}
+
+/// Creates the path on a private file system, if it is below one. Elsewhere it exists.
+fn create_mount_point(path: &Path) -> Result<(), Failure> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let failed = || Failure::path::<io::Error>("cannot be created inside the sandbox", path);
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(failed())
+}
+
+/// Makes the protected paths read-only, and every directory above them a mount point, because a mount point cannot be
+/// renamed.
+fn protect(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<(), Failure> {
+    let mut pinned = BTreeSet::new();
+    let mut paths: Vec<PathBuf> = sandbox.protected.iter().map(PathBuf::from).collect();
+    paths.sort();
+    paths.dedup();
+    for path in paths {
+        protect_path(sandbox, &path, placeholders, &mut pinned, 0)?;
+    }
+    Ok(())
+}
+
+fn protect_path(
+    sandbox: &Sandbox,
+    path: &Path,
+    placeholders: &Placeholders,
+    pinned: &mut BTreeSet<PathBuf>,
+    links: usize,
+) -> Result<(), Failure> {
+    let Some(root) = sandbox.writable_root(path) else { return Ok(()) };
+    if links > MAX_LINKS {
+        return Err(Failure::path("is behind too many links", path)(io::Error::from(
+            rustix::io::Errno::LOOP,
+        )));
+    }
+    let parts: Vec<&OsStr> = path.strip_prefix(&root).unwrap_or(path).iter().collect();
+    let mut current = root;
+    for (index, part) in parts.iter().enumerate() {
+        current.push(part);
+        let is_last = index + 1 == parts.len();
+        let Ok(metadata) = current.symlink_metadata() else {
+            // Below a placeholder, which is read-only.
+            return Ok(());
+        };
+        if metadata.is_symlink() {
+            if pinned.insert(current.clone()) {
+                bind_read_only(&current)?;
+            }
+            let Ok(target) = fs::canonicalize(&current) else { return Ok(()) };
+            let rest: PathBuf = parts[index + 1..].iter().collect();
+            // `join` with an empty path would append a slash.
+            let target = if is_last { target } else { target.join(rest) };
+            return protect_path(sandbox, &target, placeholders, pinned, links + 1);
+        }
+        if is_last || placeholders.contains(&current) {
+            return bind_read_only(&current);
+        }
+        if metadata.is_dir() && pinned.insert(current.clone()) {
+            attach(&take(&current)?, &current)?;
+        }
+    }
+    Ok(())
+}
+
+fn bind_read_only(path: &Path) -> Result<(), Failure> {
+    let tree = take(path)?;
+    set_mount_attributes(&tree, "", MountAttributes::READ_ONLY, true)
+        .map_err(Failure::path("cannot be made read-only", path))?;
+    attach(&tree, path)
+}
+
+/// Covers the hidden paths by an empty file or directory that cannot be opened.
+fn hide(sandbox: &Sandbox) -> Result<(), Failure> {
+    let (file, directory) = (Path::new(WORK).join("file"), Path::new(WORK).join("directory"));
+    let failed = || at::<io::Error>("create covers of hidden paths");
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o000).open(&file).map_err(failed())?;
+    fs::DirBuilder::new().mode(0o000).create(&directory).map_err(failed())?;
+    let allowed: BTreeSet<&Path> = sandbox.sockets.iter().map(Path::new).collect();
+    for path in &sandbox.hidden {
+        // What a link leads to is hidden. A missing path, or one on a covered file system, has nothing to hide.
+        let Ok(path) = fs::canonicalize(path) else { continue };
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if allowed.contains(path.as_path()) {
+            continue;
+        }
+        let tree = take(if metadata.is_dir() { &directory } else { &file })?;
+        set_mount_attributes(&tree, "", MountAttributes::READ_ONLY, false)
+            .map_err(Failure::path("cannot be hidden", &path))?;
+        match attach(&tree, &path) {
+            // It was removed meanwhile.
+            Err(_) if path.symlink_metadata().is_err() => {}
+            attached => attached?,
+        }
+    }
+    Ok(())
+}
+
+fn create_dir(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o755).create(path)
+}

@@ -1,0 +1,49 @@
+//! Resources that a sandbox uses, compared with its limits.
+
+use crate::{Sandbox, SandboxLimit};
+
+/// The first limit that is exceeded by the descendants of this process together.
+#[cfg(target_os = "linux")]
+pub(crate) fn exceeded_limit(sandbox: &Sandbox) -> Option<SandboxLimit> {
+    use crate::processes::ProcessTable;
+    let limits = &sandbox.limits;
+    if let Some(floor) = limits.free_disk_bytes
+        && sandbox.writable.iter().filter_map(free_bytes).any(|free| free < floor)
+    {
+        return Some(SandboxLimit::FreeDisk);
+    }
+    if limits.memory_bytes.is_none() && limits.processes.is_none() {
+        return None;
+    }
+    let table = ProcessTable::read().ok()?;
+    let processes = table.descendants(rustix::process::getpid().as_raw_nonzero().get());
+    // The first process of the sandbox is not the command's.
+    let count = processes.iter().filter(|process| !process.is_dead).count().saturating_sub(1) as u64;
+    if limits.processes.is_some_and(|limit| count > limit) {
+        return Some(SandboxLimit::Processes);
+    }
+    let memory_limit = limits.memory_bytes?;
+    let memory = processes.iter().map(|process| private_bytes(process.pid)).fold(0, u64::saturating_add);
+    (memory > memory_limit).then_some(SandboxLimit::Memory)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn exceeded_limit(_sandbox: &Sandbox) -> Option<SandboxLimit> {
+    None
+}
+
+/// Free space of the file system at a path for ordinary users.
+#[cfg(target_os = "linux")]
+fn free_bytes(path: &std::ffi::OsString) -> Option<u64> {
+    let file_system = rustix::fs::statvfs(path.as_os_str()).ok()?;
+    Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
+}
+
+/// Memory that a process shares with no file: its resident pages without the shared ones.
+#[cfg(target_os = "linux")]
+fn private_bytes(pid: i32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let mut pages = statm.split_ascii_whitespace().skip(1).filter_map(|field| field.parse::<u64>().ok());
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    resident.saturating_sub(shared).saturating_mul(rustix::param::page_size() as u64)
+}

@@ -1,0 +1,642 @@
+//! Commands in a sandbox: what they can do, and what they cannot do.
+
+use std::ffi::OsString;
+use std::fs;
+use std::future::pending;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brigade_sandbox::{
+    Confinement, Enforcement, ExitReason, GuardError, JobResult, Network, Sandbox, SandboxLimit,
+    SandboxLimits, run, serve,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{assert_gone, finish, guard, guards, job, text, wait_until, wait_until_running};
+
+/// A home with secrets, a project with a repository, and a directory outside.
+struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place::new_in(&directory_outside_tmp())
+    }
+
+    fn new_in(directory: &Path) -> Place {
+        let root = tempfile::tempdir_in(directory).unwrap();
+        let place = Place { root };
+        for directory in ["project/.git/hooks", "project/src", "outside", "home/.ssh"] {
+            fs::create_dir_all(place.path(directory)).unwrap();
+        }
+        fs::write(place.path("project/.git/config"), "[core]\n").unwrap();
+        fs::write(place.path("project/.env"), "CANARY").unwrap();
+        fs::write(place.path("home/.ssh/id"), "CANARY").unwrap();
+        fs::write(place.path("outside/file"), "outside").unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join(name)
+    }
+
+    /// A sandbox as a session has it.
+    fn sandbox(&self) -> Sandbox {
+        let protected = |name: &str| self.path(name).into();
+        Sandbox {
+            writable: vec![self.path("project").into()],
+            protected: vec![
+                protected("project/.git/hooks"),
+                protected("project/.git/config"),
+                protected("project/.brigade"),
+                protected("project/.claude/agents"),
+                protected("project/.mcp.json"),
+            ],
+            hidden: vec![self.path("project/.env").into(), self.path("home/.ssh").into()],
+            ..Sandbox::default()
+        }
+    }
+
+    async fn run(&self, command: &str) -> JobResult {
+        self.run_in(self.sandbox(), command).await
+    }
+
+    async fn run_in(&self, sandbox: Sandbox, command: &str) -> JobResult {
+        self.try_run_in(sandbox, command).await.unwrap()
+    }
+
+    async fn try_run_in(&self, sandbox: Sandbox, command: &str) -> Result<JobResult, GuardError> {
+        let mut job = job(command);
+        job.directory = self.path("project");
+        job.confinement = Confinement::Sandbox(Box::new(sandbox));
+        finish(job).await
+    }
+
+    /// Names in the project.
+    fn entries(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("project")).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// A directory that is not below the private ones.
+fn directory_outside_tmp() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Exit code and output.
+fn seen(result: &JobResult) -> (ExitReason, String) {
+    (result.end, text(result))
+}
+
+#[tokio::test]
+async fn writes_reach_the_writable_directory_and_nothing_else() {
+    let place = Place::new();
+    let result = place.run("echo in > src/new && cat src/new; echo out > ../outside/file; echo $?").await;
+    assert_eq!(result.enforcement, Enforcement::Namespaces);
+    assert!(text(&result).starts_with("in\n"), "{}", text(&result));
+    assert!(text(&result).contains("Read-only file system"), "{}", text(&result));
+    assert_eq!(fs::read_to_string(place.path("project/src/new")).unwrap(), "in\n");
+    assert_eq!(fs::read_to_string(place.path("outside/file")).unwrap(), "outside");
+}
+
+#[tokio::test]
+async fn exit_codes_and_signals_pass_through() {
+    let place = Place::new();
+    assert_eq!(place.run("exit 42").await.end, ExitReason::Exited(42));
+    assert_eq!(place.run("kill -TERM $$").await.end, ExitReason::Signalled(15));
+    assert_eq!(place.run("kill -KILL $$").await.end, ExitReason::Signalled(9));
+    let missing = place.run("/no/such/program").await;
+    assert_eq!(missing.end, ExitReason::Exited(127));
+}
+
+#[tokio::test]
+async fn protected_paths_stay_as_they_are() {
+    let place = Place::new();
+    let attacks = [
+        "echo pwned > .git/hooks/pre-commit",
+        "echo pwned >> .git/config",
+        "rm -rf .git/hooks",
+        "rm .git/config",
+        "mv .git .g2; mkdir -p .git/hooks && echo pwned > .git/hooks/pre-commit",
+        "mv .git/hooks .git/h2; mkdir .git/hooks && echo pwned > .git/hooks/pre-commit",
+        "ln -sfn /tmp/x .git/hooks",
+        "ln -f src/new .git/config",
+        "mkdir -p .brigade && echo pwned > .brigade/config.toml",
+        "mv src .brigade",
+        "rmdir .brigade; mkdir .brigade && echo pwned > .brigade/config.toml",
+        "mkdir -p .claude/agents && echo pwned > .claude/agents/a.md",
+        "ln -s /tmp .claude",
+        "echo pwned > .mcp.json",
+        "rm -f .mcp.json; echo pwned > .mcp.json",
+        "mv src .mcp.json",
+        "cd .. && mv project p2",
+        "chmod 777 .git/hooks .git/config",
+        "python3 -c 'import os; os.rename(\".git\", \"x\")'",
+        "mount -t tmpfs none .git/hooks; umount .git/hooks; umount -l .git",
+        "unshare -Urm sh -c 'umount .git/hooks; echo pwned > .git/hooks/pre-commit'",
+    ];
+    for attack in attacks {
+        place.run(&format!("( {attack} ) 2>/dev/null; true")).await;
+        assert_eq!(fs::read_dir(place.path("project/.git/hooks")).unwrap().count(), 0, "{attack}");
+        assert_eq!(fs::read_to_string(place.path("project/.git/config")).unwrap(), "[core]\n", "{attack}");
+        assert_eq!(place.entries(), [".env", ".git", "src"], "{attack}");
+    }
+}
+
+#[tokio::test]
+async fn protected_links_and_their_targets_stay_as_they_are() {
+    let place = Place::new();
+    let project = place.path("project");
+    fs::create_dir_all(project.join("real/agents")).unwrap();
+    fs::write(project.join("real/agents/a.md"), "mine").unwrap();
+    std::os::unix::fs::symlink("real", project.join(".claude")).unwrap();
+    let attacks = [
+        "echo pwned > .claude/agents/a.md",
+        "echo pwned > real/agents/a.md",
+        "ln -sfn src .claude",
+        "rm .claude; mkdir -p .claude/agents; echo pwned > .claude/agents/a.md",
+        "mv real other",
+        "mv real/agents real/x",
+    ];
+    for attack in attacks {
+        place.run(&format!("( {attack} ) 2>/dev/null; true")).await;
+        assert_eq!(fs::read_to_string(project.join(".claude/agents/a.md")).unwrap(), "mine", "{attack}");
+        assert!(project.join(".claude").is_symlink(), "{attack}");
+    }
+}
+
+#[tokio::test]
+async fn hidden_paths_cannot_be_read_by_any_way() {
+    let place = Place::new();
+    std::os::unix::fs::symlink(place.path("home/.ssh/id"), place.path("project/link")).unwrap();
+    let ssh = place.path("home/.ssh");
+    let ssh = ssh.display();
+    for attack in [
+        "cat .env".into(),
+        "cat link".into(),
+        format!("cat {ssh}/id"),
+        format!("ls {ssh}"),
+        format!("cat /proc/self/root{ssh}/id"),
+        format!("cat /proc/1/root{ssh}/id"),
+        "cp .env /tmp/x && cat /tmp/x".into(),
+        "ln .env other && cat other".into(),
+        "mv .env other; cat other".into(),
+        "tar cf - . 2>/dev/null".into(),
+        format!("python3 -c 'print(open(\"{ssh}/id\").read())'"),
+        "chmod 644 .env; cat .env".into(),
+        "unshare -Ur cat .env".into(),
+    ] {
+        let result = place.run(&format!("( {attack} ) 2>&1")).await;
+        assert!(!text(&result).contains("CANARY"), "{attack}: {}", text(&result));
+    }
+    assert_eq!(fs::read_to_string(place.path("project/.env")).unwrap(), "CANARY");
+}
+
+#[tokio::test]
+async fn temporary_directories_are_private_and_discarded() {
+    let place = Place::new();
+    let mark = format!("brigade-sandbox-{}", std::process::id());
+    for directory in ["/tmp", "/var/tmp", "/run", "/dev/shm"] {
+        let own = tempfile::NamedTempFile::new_in("/tmp").unwrap();
+        let name = own.path().display();
+        let result = place.run(&format!("echo x > {directory}/{mark} && ls {directory}; ls {name}")).await;
+        assert!(text(&result).contains(&mark), "{directory}: {}", text(&result));
+        assert!(text(&result).contains("No such file"), "{directory}: {}", text(&result));
+        assert!(!Path::new(directory).join(&mark).exists(), "{directory}");
+    }
+}
+
+#[tokio::test]
+async fn directory_of_the_host_can_be_the_temporary_one() {
+    let place = Place::new();
+    fs::create_dir(place.path("tmp")).unwrap();
+    let sandbox = Sandbox { temporary: Some(place.path("tmp").into()), ..place.sandbox() };
+    place.run_in(sandbox.clone(), "echo kept > /tmp/file").await;
+    assert_eq!(fs::read_to_string(place.path("tmp/file")).unwrap(), "kept\n");
+    assert_eq!(text(&place.run_in(sandbox, "cat /tmp/file").await), "kept\n");
+}
+
+#[tokio::test]
+async fn workspace_below_a_private_directory_is_there() {
+    let workspace = tempfile::tempdir_in("/tmp").unwrap();
+    let sandbox = Sandbox { writable: vec![workspace.path().into()], ..Sandbox::default() };
+    let mut job = job("echo here > file; ls -A /tmp | wc -l");
+    job.directory = workspace.path().into();
+    job.confinement = Confinement::Sandbox(Box::new(sandbox));
+    let result = finish(job).await.unwrap();
+    assert_eq!(seen(&result), (ExitReason::Exited(0), "1\n".into()));
+    assert_eq!(fs::read_to_string(workspace.path().join("file")).unwrap(), "here\n");
+}
+
+#[tokio::test]
+async fn changes_of_a_discarded_directory_are_seen_inside_only() {
+    let place = Place::new();
+    let sandbox =
+        Sandbox { writable: Vec::new(), discarded: vec![place.path("project").into()], ..place.sandbox() };
+    fs::write(place.path("project/src/old"), "old").unwrap();
+    let command = "echo new > src/new; echo changed > src/old; rm -r .git/HEAD 2>/dev/null; mkdir target; \
+                   cat src/new src/old; ls";
+    let result = place.run_in(sandbox, command).await;
+    assert!(text(&result).starts_with("new\nchanged\n"), "{}", text(&result));
+    assert!(text(&result).contains("target"), "{}", text(&result));
+    assert_eq!(fs::read_to_string(place.path("project/src/old")).unwrap(), "old");
+    assert_eq!(place.entries(), [".env", ".git", "src"]);
+    assert!(!place.path("project/src/new").exists());
+}
+
+#[tokio::test]
+async fn network_is_off_and_loopback_is_private() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connect = format!(
+        "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2); print(\"connected\")' 2>&1"
+    );
+    let off = place.run(&connect).await;
+    assert!(text(&off).contains("Connection refused"), "{}", text(&off));
+    let on = Sandbox { network: Network::On, ..place.sandbox() };
+    assert_eq!(text(&place.run_in(on, &connect).await), "connected\n");
+    let own = "python3 - <<'E'\nimport socket\ns=socket.create_server(('127.0.0.1',0))\n\
+               c=socket.create_connection(s.getsockname())\nprint('own loopback')\n\
+               u=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
+               try: u.sendto(b'x',('192.0.2.1',53)); print('sent')\nexcept OSError as e: print(e.strerror)\n\
+               for family in (socket.AF_PACKET, 40, 38):\n  try: socket.socket(family, socket.SOCK_RAW); print('opened')\n  except OSError as e: print(e.strerror)\nE";
+    assert_eq!(
+        text(&place.run(own).await),
+        "own loopback\nNetwork is unreachable\nOperation not permitted\nOperation not permitted\nOperation not permitted\n"
+    );
+}
+
+#[tokio::test]
+async fn host_sockets_are_hidden_unless_named() {
+    let place = Place::new();
+    let named = place.path("outside/named.sock");
+    let other = place.path("outside/other.sock");
+    let _listeners = [UnixListener::bind(&named).unwrap(), UnixListener::bind(&other).unwrap()];
+    let connect = |path: &Path| {
+        format!(
+            "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"{}\"); print(\"connected\")' 2>&1 | tail -1",
+            path.display()
+        )
+    };
+    let sandbox = Sandbox { sockets: vec![named.clone().into()], ..place.sandbox() };
+    assert_eq!(text(&place.run_in(sandbox.clone(), &connect(&named)).await), "connected\n");
+    let refused = place.run_in(sandbox, &connect(&other)).await;
+    assert!(!text(&refused).contains("connected"), "{}", text(&refused));
+}
+
+#[tokio::test]
+async fn abstract_sockets_of_the_host_are_out_of_reach_with_network() {
+    use std::os::linux::net::SocketAddrExt;
+    let place = Place::new();
+    let name = format!("brigade-test-{}", std::process::id());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let _listener = UnixListener::bind_addr(&address).unwrap();
+    let connect = format!(
+        "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"\\0{name}\"); print(\"connected\")' 2>&1 | tail -1"
+    );
+    for network in [Network::Off, Network::On] {
+        let result = place.run_in(Sandbox { network, ..place.sandbox() }, &connect).await;
+        assert!(!text(&result).contains("connected"), "{network:?}: {}", text(&result));
+    }
+}
+
+#[tokio::test]
+async fn other_processes_and_the_guard_are_out_of_reach() {
+    let place = Place::new();
+    let own = std::process::id();
+    let result = place
+        .run(&format!(
+            "ps ax 2>/dev/null | wc -l; kill -0 {own} 2>&1; ls /proc/{own} 2>&1; kill -9 1; echo alive; \
+             cat /proc/1/environ 2>&1; cat /proc/1/mem 2>&1 | head -c 1"
+        ))
+        .await;
+    let output = text(&result);
+    assert!(output.contains("No such process") && output.contains("No such file"), "{output}");
+    assert!(output.contains("alive"), "{output}");
+    assert!(output.contains("Permission denied"), "{output}");
+}
+
+#[tokio::test]
+async fn system_calls_that_could_undo_the_sandbox_are_denied() {
+    let place = Place::new();
+    let script = "python3 - <<'E'\nimport ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n\
+        calls = {'ptrace': 101, 'mount': 165, 'umount2': 166, 'unshare': 272, 'setns': 308, 'bpf': 321, 'keyctl': 250,\n\
+        'io_uring_setup': 425, 'open_tree': 428, 'mount_setattr': 442, 'userfaultfd': 323, 'process_vm_readv': 310,\n\
+        'perf_event_open': 298, 'pivot_root': 155, 'open_by_handle_at': 304, 'pidfd_getfd': 438}\n\
+        for name, number in sorted(calls.items()):\n  ctypes.set_errno(0)\n  r = libc.syscall(number, 0x10000000, 0, 0, 0, 0)\n\
+        \x20 print(name, r, os.strerror(ctypes.get_errno()))\n\
+        r = libc.syscall(56, 0x10000000 | 17, 0, 0, 0, 0); print('clone', r, os.strerror(ctypes.get_errno()))\n\
+        r = libc.syscall(435, 0, 0, 0, 0, 0); print('clone3', r, os.strerror(ctypes.get_errno()))\n\
+        r = libc.syscall(0x40000000 | 39); print('x32', r, os.strerror(ctypes.get_errno()))\nE";
+    if cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let output = text(&place.run(script).await);
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.len(), 19, "{output}");
+    for line in &lines[..17] {
+        assert!(line.ends_with("-1 Operation not permitted"), "{line}");
+    }
+    for line in &lines[17..] {
+        assert!(line.ends_with("-1 Function not implemented"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn no_capability_and_no_privilege_is_left() {
+    let place = Place::new();
+    let command = "cat /proc/self/status; echo x > /proc/sys/kernel/core_pattern; mknod /tmp/dev b 8 0";
+    let status = text(&place.run(command).await);
+    for field in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert!(status.contains(&format!("{field}:\t0000000000000000")), "{field}: {status}");
+    }
+    assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+    assert!(status.contains("core_pattern: Read-only file system"), "{status}");
+    assert!(status.contains("Operation not permitted"), "{status}");
+}
+
+#[tokio::test]
+async fn everything_ends_with_the_command() {
+    let place = Place::new();
+    let mut job = job("(setsid sleep 600 &) ; (nohup sleep 600 >/dev/null 2>&1 &) ; sleep 0.1; echo done");
+    job.confinement = Confinement::Sandbox(Box::new(place.sandbox()));
+    let tag = job.tag.clone();
+    assert_eq!(text(&finish(job).await.unwrap()), "done\n");
+    assert_gone(&tag);
+}
+
+#[tokio::test]
+async fn killed_guard_leaves_neither_process_nor_placeholder() {
+    let place = Place::new();
+    let mut job = job("sleep 600");
+    job.confinement = Confinement::Sandbox(Box::new(place.sandbox()));
+    let tag = job.tag.clone();
+    let running = tokio::spawn(async move { run(&guard(), job, pending()).await });
+    wait_until_running(&tag, 1).await;
+    assert_eq!(place.entries(), [".brigade", ".claude", ".env", ".git", ".mcp.json", "src"]);
+    for pid in guards(&tag) {
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(pid).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
+    }
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error, GuardError::Died { .. }), "{error}");
+    wait_until("all are gone", || crate::support::command_processes(&tag).is_empty()).await;
+    assert_eq!(place.entries(), [".env", ".git", "src"]);
+}
+
+#[tokio::test]
+async fn cancel_and_time_limit_end_the_sandbox() {
+    let place = Place::new();
+    let mut limited = job("sleep 600").time_limit(Duration::from_millis(300));
+    limited.confinement = Confinement::Sandbox(Box::new(place.sandbox()));
+    let tag = limited.tag.clone();
+    assert_eq!(finish(limited).await.unwrap().end, ExitReason::TimedOut);
+    assert_gone(&tag);
+    let mut cancelled = job("echo started; sleep 600");
+    cancelled.confinement = Confinement::Sandbox(Box::new(place.sandbox()));
+    let tag = cancelled.tag.clone();
+    let result = run(&guard(), cancelled, tokio::time::sleep(Duration::from_millis(300))).await.unwrap();
+    assert_eq!(seen(&result), (ExitReason::Cancelled, "started\n".into()));
+    assert_gone(&tag);
+    assert_eq!(place.entries(), [".env", ".git", "src"]);
+}
+
+#[tokio::test]
+async fn servers_run_in_a_sandbox_and_get_a_termination_signal() {
+    let place = Place::new();
+    let command =
+        "trap 'echo bye >&2; exit 3' TERM; cat; echo x > ../outside/file; while :; do sleep 0.05; done";
+    let mut job = job(command);
+    job.directory = place.path("project");
+    job.confinement = Confinement::Sandbox(Box::new(place.sandbox()));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (mut stream, run) = serve(guard(), job, async move { drop(stopped.await) }).unwrap();
+    let talk = async move {
+        stream.write_all(b"hello\n").await.unwrap();
+        let mut answer = [0; 6];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"hello\n");
+        stop.send(()).unwrap();
+        drop(stream);
+    };
+    let (result, ()) = tokio::join!(run, talk);
+    let result = result.unwrap();
+    assert_eq!(result.end, ExitReason::Cancelled);
+    assert!(text(&result).ends_with("bye\n"), "{}", text(&result));
+    assert_eq!(fs::read_to_string(place.path("outside/file")).unwrap(), "outside");
+}
+
+#[tokio::test]
+async fn limits_hold_for_all_processes_together() {
+    let place = Place::new();
+    let with = |limits| Sandbox { limits, ..place.sandbox() };
+    let processes = with(SandboxLimits { processes: Some(20), ..SandboxLimits::default() });
+    let result = place.run_in(processes, "for i in $(seq 100); do sleep 60 & done; wait").await;
+    assert_eq!(result.end, ExitReason::OverLimit(SandboxLimit::Processes));
+    let memory = with(SandboxLimits { memory_bytes: Some(100 << 20), ..SandboxLimits::default() });
+    let each = "python3 -c 'x = bytearray(b\"x\") * (60 << 20); import time; time.sleep(60)'";
+    let result = place.run_in(memory, &format!("{each} & {each} & wait")).await;
+    assert_eq!(result.end, ExitReason::OverLimit(SandboxLimit::Memory));
+    let disk = with(SandboxLimits { free_disk_bytes: Some(u64::MAX), ..SandboxLimits::default() });
+    let result = place.run_in(disk, "sleep 60").await;
+    assert_eq!(result.end, ExitReason::OverLimit(SandboxLimit::FreeDisk));
+}
+
+#[tokio::test]
+async fn ordinary_work_succeeds() {
+    let place = Place::new();
+    let command = "git init -q sub && cd sub && git config user.email a@b && git config user.name n && \
+                   printf 'all:\\n\\techo made\\n' > Makefile && make -j2 && git add . && git commit -qm one && \
+                   git log --format=%s && date +%Y > /dev/null && cat /dev/urandom | head -c 3 | wc -c && \
+                   echo $(id -u) && cat <(echo substituted) 2>/dev/null; script -qc 'echo tty' /dev/null 2>/dev/null | tr -d '\\r'";
+    let result = place.run(&format!("bash -c '{}'", command.replace('\'', "'\\''"))).await;
+    let expected =
+        format!("echo made\nmade\none\n3\n{}\nsubstituted\ntty\n", rustix::process::getuid().as_raw());
+    assert_eq!(text(&result), expected);
+}
+
+#[tokio::test]
+async fn description_that_does_not_fit_is_refused_before_the_command_runs() {
+    let place = Place::new();
+    let unusable: [(Sandbox, &str); 3] = [
+        (Sandbox { writable: vec!["/".into()], ..place.sandbox() }, "contains the system directories"),
+        (Sandbox { writable: vec!["relative".into()], ..place.sandbox() }, "is not an absolute path"),
+        (Sandbox { writable: vec!["/no/such/directory".into()], ..place.sandbox() }, "No such file"),
+    ];
+    for (sandbox, reason) in unusable {
+        let error = place.try_run_in(sandbox, "touch /proc/self/ran; echo ran").await.unwrap_err();
+        assert!(matches!(error, GuardError::CannotConfine { .. }), "{error:?}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    let mut elsewhere = job("true");
+    elsewhere.directory = place.path("home/.ssh");
+    elsewhere.confinement = Confinement::Sandbox(Box::new(place.sandbox()));
+    let error = finish(elsewhere).await.unwrap_err();
+    assert!(matches!(error, GuardError::Directory { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn placeholders_are_invisible_to_version_control() {
+    let place = Place::new();
+    let mut sandbox = place.sandbox();
+    sandbox.hidden.clear();
+    fs::remove_dir_all(place.path("project/.git")).unwrap();
+    let init = "git init -q . && git status --porcelain --untracked-files=all";
+    sandbox.protected.retain(|protected| !protected.to_string_lossy().contains(".git"));
+    let result = place.run_in(sandbox, init).await;
+    assert_eq!(seen(&result), (ExitReason::Exited(0), "?? .env\n".into()));
+}
+
+/// An ordinary user has the same sandbox as root.
+#[tokio::test]
+async fn ordinary_users_need_no_privilege() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    // The test user may not be allowed to enter the directory of the tests.
+    let place = Place::new_in(Path::new("/tmp"));
+    let user = 65_534;
+    for name in ["", "project", "project/src", "project/.git", "project/.git/hooks", "outside"] {
+        std::os::unix::fs::chown(place.path(name), Some(user), Some(user)).unwrap();
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut arguments: Vec<OsString> =
+        ["--reuid=65534", "--regid=65534", "--clear-groups", "--"].map(OsString::from).into();
+    let program =
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir_in("/tmp").unwrap();
+    fs::copy(guard().program, program.path().join("guard")).unwrap();
+    arguments.push(program.path().join("guard").into());
+    let guard = brigade_sandbox::GuardCommand { program: "/usr/bin/setpriv".into(), arguments };
+    let command = "id -u; echo in > src/new && cat src/new; echo out > ../outside/new; echo pwned > .git/hooks/x; \
+                   mkdir .brigade; cat .env; mount -t tmpfs none /tmp; echo end";
+    let result = run_by(&guard, &place, place.sandbox(), command).await.unwrap();
+    let output = text(&result);
+    assert_eq!(result.enforcement, Enforcement::Namespaces);
+    assert!(output.starts_with("65534\nin\n") && output.ends_with("end\n"), "{output}");
+    assert!(!output.contains("CANARY") && !place.path("outside/new").exists(), "{output}");
+    assert_eq!(place.entries(), [".env", ".git", "src"]);
+    assert_eq!(fs::read_dir(place.path("project/.git/hooks")).unwrap().count(), 0);
+}
+
+/// A program that denies some system calls to the program that it starts, as a container or an old kernel does.
+fn guard_that_cannot(denied: &str) -> (tempfile::TempDir, brigade_sandbox::GuardCommand) {
+    let directory = tempfile::tempdir_in(directory_outside_tmp()).unwrap();
+    let script = directory.path().join("deny.py");
+    fs::File::create(&script).unwrap().write_all(DENY.as_bytes()).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments: Vec<OsString> = vec![script.into(), denied.into(), guard().program.into()];
+    (directory, brigade_sandbox::GuardCommand { program: "/usr/bin/python3".into(), arguments })
+}
+
+/// Installs a filter by the raw interface of the kernel: number, error.
+const DENY: &str = r#"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+denied = [int(n) for n in sys.argv[1].split(",")]
+def step(code, jt, jf, k): return struct.pack("HBBI", code, jt, jf, k)
+program = step(0x20, 0, 0, 0)
+for number in denied:
+    flags = 0x10000000 if number == 56 else None
+    if flags is None:
+        program += step(0x15, 0, 1, number) + step(0x06, 0, 0, 0x00050000 | 1)
+    else:
+        program += step(0x15, 0, 4, number) + step(0x20, 0, 0, 16) + step(0x45, 0, 1, flags) + step(0x06, 0, 0, 0x00050000 | 1) + step(0x20, 0, 0, 0)
+program += step(0x06, 0, 0, 0x7fff0000)
+class Prog(ctypes.Structure): _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+prog = Prog(len(program) // 8, program)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(prog), 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execv(sys.argv[2], sys.argv[2:])
+"#;
+
+/// `clone` with a user namespace.
+const CLONE: &str = "56";
+/// `landlock_create_ruleset`.
+const LANDLOCK: &str = "444";
+
+async fn run_by(
+    guard: &brigade_sandbox::GuardCommand,
+    place: &Place,
+    sandbox: Sandbox,
+    command: &str,
+) -> Result<JobResult, GuardError> {
+    let mut job = job(command);
+    job.directory = place.path("project");
+    job.confinement = Confinement::Sandbox(Box::new(sandbox));
+    run(guard, job, pending()).await
+}
+
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn kernel_without_namespaces_is_refused_or_gets_landlock() {
+    let place = Place::new();
+    let (_kept, guard) = guard_that_cannot(CLONE);
+    let strict = run_by(&guard, &place, place.sandbox(), "echo ran").await.unwrap_err();
+    assert!(strict.to_string().contains("cannot create namespaces: Operation not permitted"), "{strict}");
+
+    fs::create_dir(place.path("tmp")).unwrap();
+    let sandbox =
+        Sandbox { allow_landlock_only: true, temporary: Some(place.path("tmp").into()), ..place.sandbox() };
+    let command = "echo in > src/new; echo pwned > .git/hooks/x; echo pwned >> .git/config; echo pwned > ../outside/file; \
+                   cat .env ../home/.ssh/id; echo t > $TMPDIR/t; mkdir .claude .brigade; \
+                   python3 -c 'import socket; socket.socket()' 2>&1 | tail -1; echo end";
+    let result = run_by(&guard, &place, sandbox, command).await.unwrap();
+    let output = text(&result);
+    assert_eq!(result.enforcement, Enforcement::Landlock);
+    assert_eq!(fs::read_to_string(place.path("project/src/new")).unwrap(), "in\n", "{output}");
+    assert_eq!(fs::read_to_string(place.path("tmp/t")).unwrap(), "t\n", "{output}");
+    assert!(!output.contains("CANARY") && output.ends_with("end\n"), "{output}");
+    assert!(output.contains("Operation not permitted"), "{output}");
+    assert_eq!(fs::read_dir(place.path("project/.git/hooks")).unwrap().count(), 0, "{output}");
+    assert_eq!(fs::read_to_string(place.path("project/.git/config")).unwrap(), "[core]\n");
+    assert_eq!(fs::read_to_string(place.path("outside/file")).unwrap(), "outside");
+    assert_eq!(place.entries(), [".env", ".git", "src"]);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn protected_paths_that_appeared_under_landlock_are_removed() {
+    let place = Place::new();
+    let (_kept, guard) = guard_that_cannot(CLONE);
+    let missing = place.path("project/src/.brigade").into();
+    let sandbox = Sandbox {
+        allow_landlock_only: true,
+        protected: vec![missing],
+        hidden: Vec::new(),
+        ..place.sandbox()
+    };
+    let command = "mkdir -p src/.brigade/agents && echo pwned > src/.brigade/agents/a.md && echo created";
+    let result = run_by(&guard, &place, sandbox, command).await.unwrap();
+    assert_eq!(text(&result), "created\n");
+    assert_eq!(result.removed, [place.path("project/src/.brigade").into_os_string()]);
+    assert!(!place.path("project/src/.brigade").exists());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn kernel_without_landlock_still_confines_by_namespaces() {
+    let place = Place::new();
+    let (_kept, guard) = guard_that_cannot(LANDLOCK);
+    let result = run_by(&guard, &place, place.sandbox(), "echo x > ../outside/file; cat .env; echo end")
+        .await
+        .unwrap();
+    assert_eq!(result.enforcement, Enforcement::Namespaces);
+    assert!(!text(&result).contains("CANARY"), "{}", text(&result));
+    assert_eq!(fs::read_to_string(place.path("outside/file")).unwrap(), "outside");
+    let (_kept, guard) = guard_that_cannot(&format!("{CLONE},{LANDLOCK}"));
+    let sandbox = Sandbox { allow_landlock_only: true, ..place.sandbox() };
+    let error = run_by(&guard, &place, sandbox, "echo ran").await.unwrap_err();
+    assert!(error.to_string().contains("and Landlock cannot be used"), "{error}");
+}
