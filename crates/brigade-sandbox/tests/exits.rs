@@ -90,8 +90,9 @@ async fn command_inherits_only_standard_streams() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let open = rustix::io::dup(file.as_fd()).unwrap();
     rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
-    let finished =
-        finish(job("cd /proc/self/fd; echo *; ls -l /proc/$PPID/fd | grep -c /dev/null")).await.unwrap();
+    // The pause lets the guard close its copies of the command's streams.
+    let command = "cd /proc/self/fd; echo *; sleep 0.3; ls -l /proc/$PPID/fd | grep -c /dev/null";
+    let finished = finish(job(command)).await.unwrap();
     // The shell opens the directory to expand the pattern, which is the fourth descriptor. The guard has only
     // its standard error there.
     assert_eq!(text(&finished), "0 1 2 3\n1\n");

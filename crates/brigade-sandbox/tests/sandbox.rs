@@ -516,7 +516,9 @@ async fn ordinary_users_need_no_privilege() {
         ["--reuid=65534", "--regid=65534", "--clear-groups", "--"].map(OsString::from).into();
     let program =
         tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir_in("/tmp").unwrap();
-    fs::copy(guard().program, program.path().join("guard")).unwrap();
+    // Another test may start a process while this one writes a program, which could then not be started.
+    let copied = std::process::Command::new("cp").arg(guard().program).arg(program.path().join("guard")).status();
+    assert!(copied.unwrap().success());
     arguments.push(program.path().join("guard").into());
     let guard = brigade_sandbox::GuardCommand { program: "/usr/bin/setpriv".into(), arguments };
     let command = "id -u; echo in > src/new && cat src/new; echo out > ../outside/new; echo pwned > .git/hooks/x; \
