@@ -1,6 +1,6 @@
 //! Interfaces that the parts of Brigade implement and use: [`Model`](model::Model) with the scripted model, and
-//! [`Store`](store::Store) with the in-memory store, and what all parts with I/O share: clock, tasks, secrets and
-//! processes.
+//! [`Store`](store::Store) with the in-memory store, and what all parts with I/O share: clock, tasks, secrets,
+//! processes and their sandbox.
 
 pub mod clock;
 pub mod event_stream;
@@ -9,6 +9,8 @@ mod follow;
 pub mod jitter;
 pub mod model;
 pub mod process;
+pub mod project_files;
+pub mod sandbox;
 mod secret;
 pub mod store;
 pub mod task;

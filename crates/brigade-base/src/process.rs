@@ -1,5 +1,5 @@
-//! Processes that the runtime starts: their confinement, their names in the process table, and servers that
-//! communicate over standard input and output.
+//! Processes that the runtime starts: their names in the process table, and servers that communicate over standard input
+//! and output.
 
 mod close_reason;
 mod lines;
@@ -8,7 +8,6 @@ mod redactor;
 use std::io;
 use std::path::PathBuf;
 
-use brigade_core::grant::Authority;
 use brigade_core::{CallId, SessionId, text};
 use brigade_sandbox::{Confinement, ExitReason, GuardCommand, Job, single_quoted};
 use tokio::net::UnixStream;
@@ -21,32 +20,6 @@ pub use redactor::Redactor;
 
 /// Maximum number of bytes kept of a server's standard error.
 const MAX_STDERR_BYTES: usize = 4096;
-
-/// Owner of a process, which decides its confinement.
-#[derive(Debug, Clone, Copy)]
-pub enum ProcessOwner<'a> {
-    /// A call of a session with this authority.
-    Session(&'a Authority),
-    /// All sessions of a runtime, which share an MCP or ACP server.
-    Runtime,
-    /// The user: a command that no agent requested.
-    User,
-}
-
-/// Computes the confinement of a process. All processes get it here, before they start.
-///
-/// Today it is always none. It will be derived from the authority of a session:
-///
-/// * `workspace` and `paths`: the folders that can be read and written,
-/// * `network`: whether the network can be used.
-///
-/// A shared server serves sessions of different authority, so it can only be confined to what the widest of them
-/// may access. A command of the user stays unconfined.
-pub fn confinement(owner: ProcessOwner<'_>) -> Confinement {
-    match owner {
-        ProcessOwner::Session(_) | ProcessOwner::Runtime | ProcessOwner::User => Confinement::none(),
-    }
-}
 
 /// Tag of a call's guard. A runner that resumes the session finds a guard that is still running by it.
 pub fn guard_tag(session: &SessionId, call: CallId) -> String {
@@ -84,7 +57,7 @@ pub fn start_server(
     let command = format!("exec {}", words.join(" "));
     let exposed = |(name, value): (String, Secret)| (name, value.expose().to_owned());
     debug!(target: "brigade::process", server = tag, "starting process");
-    let job = Job::new(command, program.directory, tag.clone(), confinement(ProcessOwner::Runtime))
+    let job = Job::new(command, program.directory, tag.clone(), Confinement::None)
         .environment(program.environment.into_iter().map(exposed).collect())
         .output_limit(MAX_STDERR_BYTES);
     let closing = close_reason.clone();

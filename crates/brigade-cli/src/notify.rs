@@ -5,9 +5,8 @@
 
 use std::time::Duration;
 
-use brigade::process::{ProcessOwner, confinement};
 use brigade::tool::ShellSettings;
-use brigade_sandbox::{ExitReason, Job};
+use brigade_sandbox::{Confinement, ExitReason, Job};
 use tokio::task::JoinSet;
 
 use crate::render::fit;
@@ -50,8 +49,7 @@ impl Notifier {
         let mut environment = self.shell.environment.clone();
         environment
             .extend(variables.iter().map(|(name, text)| (format!("{VARIABLE_PREFIX}{name}"), value(text))));
-        let confinement = confinement(ProcessOwner::User);
-        let job = Job::new(&self.command, &self.shell.directory, "notify", confinement)
+        let job = Job::new(&self.command, &self.shell.directory, "notify", Confinement::None)
             .environment(environment)
             .time_limit(NOTIFY_TIMEOUT)
             .output_limit(MAX_OUTPUT_BYTES);

@@ -14,6 +14,7 @@ mod prices;
 mod project;
 mod providers;
 mod raw;
+mod sandbox;
 mod schema;
 mod servers;
 mod shell;
@@ -22,9 +23,11 @@ mod values;
 mod web;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::model::PriceList;
+use brigade::sandbox::SandboxSettings;
 use brigade::{ApprovalPolicy, Limits, ModeOrigin};
 use brigade_core::Budget;
 use brigade_core::delegation_styles::DelegationStyles;
@@ -88,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) shell_timeout: Duration,
     /// Environment of commands.
     pub(crate) shell: ShellEnv,
+    /// Sandbox of commands.
+    pub(crate) sandbox: Arc<SandboxSettings>,
     /// Budget of a tree.
     pub(crate) budget: Budget,
     /// Permission mode and rules.
@@ -277,6 +282,7 @@ impl Settings {
             limits,
             permissions,
             shell,
+            sandbox,
             web,
             mcp_servers,
             acp,
@@ -310,6 +316,7 @@ impl Settings {
                 (StoreAddress::parse(Path::new(address), &environment)?, StoreOrigin::Named)
             }
         };
+        let sandbox = sandbox.resolve(&environment, private_paths(&environment, &store));
         let providers = Providers::resolve(providers)?;
         let (mut limits, shell_timeout) = limits.resolve();
         // The timeout of the provider ends a call first, and its error names the setting.
@@ -330,6 +337,7 @@ impl Settings {
             limits,
             shell_timeout,
             shell: shell.resolve()?,
+            sandbox: Arc::new(sandbox),
             budget: budget.resolve(),
             approval_policy: questions.resolve(),
             waits_for_answers: questions == QuestionsSetting::Wait,
@@ -383,6 +391,18 @@ impl Settings {
         let project = self.project.as_ref().map(|project| project.root.as_path());
         agent_dirs(&self.agent_folders, project, &self.agent_folders.paths)
     }
+}
+
+/// Files and directories of Brigade itself: configuration, sessions, memory, logins and trust.
+fn private_paths(environment: &Environment, store: &StoreAddress) -> Vec<PathBuf> {
+    let StoreAddress::File(store) = store;
+    let beside = |suffix: &str| {
+        let mut file = store.clone().into_os_string();
+        file.push(suffix);
+        PathBuf::from(file)
+    };
+    let stores = ["", "-wal", "-shm", "-journal"].map(beside);
+    environment.config_folder().into_iter().chain(environment.data_folder()).chain(stores).collect()
 }
 
 /// Default paths of the configuration and the data.

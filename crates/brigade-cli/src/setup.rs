@@ -264,6 +264,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     library.mode_origin = settings.mode_origin();
     library.approval_policy = settings.approval_policy;
     library.shell = Some(shell);
+    library.sandbox = settings.sandbox.clone();
     library.agents = agents(settings);
     Ok(library)
 }

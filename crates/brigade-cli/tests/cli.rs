@@ -38,6 +38,7 @@ mod redaction;
 mod resume;
 mod retries;
 mod rounds;
+mod sandbox;
 mod schema;
 mod session_ref;
 mod sessions;

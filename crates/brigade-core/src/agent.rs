@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::grant::Budget;
 use crate::id::Hash;
 use crate::permission::{Mode, Rule};
+use crate::sandbox::SandboxMode;
 
 /// Agent definition: prompt, model, tools and limits. It is stored once, by its hash.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -67,6 +68,9 @@ pub struct Agent {
     /// Permission mode, if it is narrower than the parent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
+    /// Sandbox of its commands, if it is narrower than the parent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxMode>,
     /// Deny rules, in addition to the parent's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Rule>,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::id::Hash;
 use crate::money::Resources;
 use crate::permission::{Mode, Permissions, Rule};
+use crate::sandbox::SandboxMode;
 pub use budget_builder::{BudgetBuilder, InvalidBudget};
 
 /// Upper limit, or none. A field that is absent in an old log reads as zero: the narrowest.
@@ -219,7 +220,7 @@ pub struct Grant {
 }
 
 /// Authority of a session. A child's authority is never wider than its parent's in any field. A field that is
-/// absent in an old log reads as the narrowest value. An unknown field is an error, because dropping it could widen
+/// absent in an old log reads as the narrowest value, except `sandbox`. An unknown field is an error, because dropping it could widen
 /// what it was meant to narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -245,6 +246,9 @@ pub struct Authority {
     pub network: Access,
     /// Whether it may send messages to the user.
     pub speak: Access,
+    /// Widest sandbox of its commands. If it is absent, as in older logs, the configuration decides alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxMode>,
 }
 
 /// Set of names, possibly unrestricted.
@@ -309,6 +313,8 @@ pub struct AuthorityRequest {
     pub max_depth: u32,
     /// Mode, if it should be narrower.
     pub mode: Option<Mode>,
+    /// Sandbox of its commands, if it should be narrower.
+    pub sandbox: Option<SandboxMode>,
     /// Additional deny rules.
     pub deny: Vec<Rule>,
     /// Model to use, if it differs from the parent's.
@@ -341,6 +347,11 @@ pub struct Attenuated {
     pub authority: Authority,
     /// Names on the whitelist that are not tools that this child can be lent.
     pub unknown_tools: Vec<String>,
+}
+
+/// Returns the narrower of two sandboxes, if any is set.
+fn narrower(one: Option<SandboxMode>, other: Option<SandboxMode>) -> Option<SandboxMode> {
+    one.into_iter().chain(other).min()
 }
 
 impl Authority {
@@ -381,7 +392,8 @@ impl Authority {
         permissions
             .deny
             .extend(request.deny.iter().filter(|rule| !self.permissions.deny.contains(rule)).cloned());
-        let authority = Authority { tools, lend, permissions, max_depth, ..self.clone() };
+        let sandbox = narrower(self.sandbox, request.sandbox);
+        let authority = Authority { tools, lend, permissions, max_depth, sandbox, ..self.clone() };
         Ok(Attenuated { authority, unknown_tools })
     }
 
@@ -400,6 +412,7 @@ impl Authority {
             && self.paths.is_subset(&parent.paths)
             && self.network <= parent.network
             && self.speak <= parent.speak
+            && narrower(self.sandbox, parent.sandbox) == self.sandbox
     }
 
     /// Serialises the authority as it is stored.

@@ -19,6 +19,7 @@ pub mod message;
 pub mod money;
 pub mod permission;
 pub mod remote_context;
+pub mod sandbox;
 pub mod seen;
 pub mod state;
 pub mod text;

@@ -258,6 +258,18 @@ impl Permissions {
         })
     }
 
+    /// Whether a command may change this file: false if a `deny` or `ask` rule with a path on a tool that edits files
+    /// matches.
+    pub fn may_edit(&self, path: &str) -> bool {
+        let target = PreparedSubject::of(Subject::Path(path));
+        !self.deny.iter().chain(&self.ask).any(|rule| match (rule.matcher(&target), &target) {
+            (Matcher::Path(glob), PreparedSubject::Path(path)) if rule.tool() != READ_TOOL => {
+                glob.binds(path) != Match::No
+            }
+            _ => false,
+        })
+    }
+
     /// Returns the same rules under the narrower of the two modes. No verdict of the result is wider than before.
     #[must_use]
     pub fn narrowed_to(&self, mode: Mode) -> Permissions {

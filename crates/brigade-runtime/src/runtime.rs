@@ -507,6 +507,7 @@ impl Runtime {
             paths: BTreeSet::from([String::new()]),
             network: Access::Allowed,
             speak: Access::Allowed,
+            sandbox: Some(agent.sandbox.map_or(settings.sandbox.mode, |own| own.min(settings.sandbox.mode))),
         };
         remote::narrow(delegation, own)
     }

@@ -13,6 +13,7 @@ use brigade_core::{Agent, Budget, Limit};
 use crate::agents::AgentCatalog;
 use crate::external::ExternalAgents;
 use crate::observer::Observers;
+use crate::sandbox::SandboxSettings;
 use crate::skills::Skills;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
 
@@ -47,6 +48,8 @@ pub struct Settings {
     pub tools: Toolbox,
     /// Settings of the `shell` tool. Without them it is not offered.
     pub shell: Option<ShellSettings>,
+    /// Sandbox of the commands that agents run.
+    pub sandbox: Arc<SandboxSettings>,
     /// Agents that other programs run.
     pub external: Option<Arc<dyn ExternalAgents>>,
     /// Skills for agents with `allow_skills`.
@@ -157,6 +160,7 @@ impl Settings {
             workspace,
             tools: Toolbox::standard(),
             shell: None,
+            sandbox: Arc::default(),
             external: None,
             skills: Skills::default(),
             instructions: None,

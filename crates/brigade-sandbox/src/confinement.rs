@@ -35,6 +35,9 @@ impl Confinement {
 pub struct Sandbox {
     /// Directories and files that can be written, each with everything below it.
     pub writable: Vec<OsString>,
+    /// Paths below the private directories that can be read nevertheless.
+    #[serde(default)]
+    pub visible: Vec<OsString>,
     /// Directories whose changes the command sees and that are discarded when it exits.
     #[serde(default)]
     pub discarded: Vec<OsString>,
@@ -101,29 +104,30 @@ impl Sandbox {
 
     /// All paths.
     fn paths(&self) -> impl Iterator<Item = &Path> {
-        let lists = [&self.writable, &self.discarded, &self.protected, &self.hidden, &self.sockets];
+        let lists =
+            [&self.writable, &self.visible, &self.discarded, &self.protected, &self.hidden, &self.sockets];
         lists.into_iter().flatten().chain(&self.temporary).map(Path::new)
     }
 
     /// Rejects a description that cannot be enforced on any system.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), InvalidSandbox> {
+        use std::os::unix::ffi::OsStrExt;
         use std::path::Component;
-        let mut count = 0;
-        for path in self.paths() {
-            count += 1;
-            let is_plain =
-                path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-            let has_nul = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).contains(&0);
-            if !path.is_absolute() || !is_plain || has_nul {
-                return Err(format!("`{}` is not an absolute path without `..`", path.display()));
-            }
-        }
+        let count = self.paths().count();
         if count > Self::MAX_PATHS {
-            return Err(format!("it has {count} paths; the limit is {}", Self::MAX_PATHS));
+            return Err(InvalidSandbox::TooManyPaths(count));
+        }
+        let is_plain = |path: &Path| {
+            path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+                && !path.as_os_str().as_bytes().contains(&0)
+        };
+        if let Some(path) = self.paths().find(|path| !path.is_absolute() || !is_plain(path)) {
+            return Err(InvalidSandbox::Path(path.to_path_buf()));
         }
         let mut changed = self.writable.iter().chain(&self.discarded).map(Path::new);
-        match changed.find(|path| WHOLE_SYSTEM.iter().any(|system| Path::new(system).starts_with(path))) {
-            Some(path) => Err(format!("`{}` contains the system directories", path.display())),
+        match changed.find(|path| SYSTEM_DIRECTORIES.iter().any(|system| Path::new(system).starts_with(path)))
+        {
+            Some(path) => Err(InvalidSandbox::SystemDirectory(path.to_path_buf())),
             None => Ok(()),
         }
     }
@@ -145,8 +149,19 @@ impl Sandbox {
     }
 }
 
+/// Reason why a description cannot be enforced on any system.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidSandbox {
+    #[error("`{}` is not an absolute path without `..`", .0.display())]
+    Path(PathBuf),
+    #[error("it has {0} paths; the limit is {limit}", limit = Sandbox::MAX_PATHS)]
+    TooManyPaths(usize),
+    #[error("`{}` contains system directories. Choose a narrower directory", .0.display())]
+    SystemDirectory(PathBuf),
+}
+
 /// Directories that a writable path must not contain.
-const WHOLE_SYSTEM: [&str; 5] = ["/dev", "/etc", "/proc", "/sys", "/usr"];
+const SYSTEM_DIRECTORIES: [&str; 5] = ["/dev", "/etc", "/proc", "/sys", "/usr"];
 
 #[cfg(test)]
 mod tests {
@@ -157,13 +172,13 @@ mod tests {
         let with = |path: &str| Sandbox { writable: vec![path.into()], ..Sandbox::default() }.check();
         assert_eq!(with("/home/user/project"), Ok(()));
         for path in ["", "project", "./project", "/home/../etc", "/a\0b"] {
-            assert!(with(path).unwrap_err().contains("is not an absolute path"), "{path:?}");
+            assert_eq!(with(path), Err(InvalidSandbox::Path(path.into())), "{path:?}");
         }
         for path in ["/", "/usr", "/etc", "/proc"] {
-            assert!(with(path).unwrap_err().contains("contains the system directories"), "{path:?}");
+            assert_eq!(with(path), Err(InvalidSandbox::SystemDirectory(path.into())), "{path:?}");
         }
         let many = (0..=Sandbox::MAX_PATHS).map(|number| format!("/{number}").into()).collect();
         let many = Sandbox { hidden: many, ..Sandbox::default() };
-        assert!(many.check().unwrap_err().contains("the limit is 4096"));
+        assert!(many.check().unwrap_err().to_string().contains("the limit is 4096"));
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Launched {
     confined: Confined,
 }
 
-/// How a command is confined, with what has to be done after its exit.
+/// Confinement of a started command, with the data needed after its exit.
 enum Confined {
     No,
     #[cfg(target_os = "linux")]
@@ -96,7 +96,7 @@ fn start_in_sandbox(
     sandbox: &Sandbox,
     socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
-    sandbox.check().map_err(|reason| Report::CannotConfine { reason })?;
+    sandbox.check().map_err(|invalid| Report::CannotConfine { reason: invalid.to_string() })?;
     if sandbox.hides(&job.directory()) {
         return Err(Report::Directory { reason: "the sandbox hides it".into() });
     }

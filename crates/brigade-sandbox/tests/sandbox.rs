@@ -471,7 +471,7 @@ async fn ordinary_work_succeeds() {
 async fn description_that_does_not_fit_is_refused_before_the_command_runs() {
     let place = Place::new();
     let unusable: [(Sandbox, &str); 3] = [
-        (Sandbox { writable: vec!["/".into()], ..place.sandbox() }, "contains the system directories"),
+        (Sandbox { writable: vec!["/".into()], ..place.sandbox() }, "contains system directories"),
         (Sandbox { writable: vec!["relative".into()], ..place.sandbox() }, "is not an absolute path"),
         (Sandbox { writable: vec!["/no/such/directory".into()], ..place.sandbox() }, "No such file"),
     ];
@@ -517,7 +517,8 @@ async fn ordinary_users_need_no_privilege() {
     let program =
         tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir_in("/tmp").unwrap();
     // Another test may start a process while this one writes a program, which could then not be started.
-    let copied = std::process::Command::new("cp").arg(guard().program).arg(program.path().join("guard")).status();
+    let copied =
+        std::process::Command::new("cp").arg(guard().program).arg(program.path().join("guard")).status();
     assert!(copied.unwrap().success());
     arguments.push(program.path().join("guard").into());
     let guard = brigade_sandbox::GuardCommand { program: "/usr/bin/setpriv".into(), arguments };

@@ -9,9 +9,9 @@ use brigade::core::permission::{Mode, Permissions};
 use brigade::core::{CallId, Event, RemoteContext, SessionId, ToolOutput, Usage};
 use brigade::model::script::Script as ScriptedModel;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
+use brigade::sandbox::CommandSandbox;
 use brigade::tool::{Files, ProgressReporter, RemoteLoan, SeenSlot, Tool, ToolContext};
 use brigade::{Models, Runtime, Settings, Task, Workspace};
-use brigade_sandbox::Confinement;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
@@ -180,7 +180,7 @@ impl ToolTest {
             call: CallId { turn: 1, index: 0 },
             files,
             shell: None,
-            confinement: Confinement::none(),
+            sandbox: CommandSandbox::none(),
             stop: watch::channel(false).1,
             remote_context: RemoteContext::default(),
             loan: RemoteLoan::default(),

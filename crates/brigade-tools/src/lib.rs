@@ -32,12 +32,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade_base::sandbox::CommandSandbox;
 use brigade_core::event::{ChangedLines, Effect};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{CallId, Extent, Hash, RemoteContext, SessionId, ToolOutput, ToolSpec};
-use brigade_sandbox::{Confinement, GuardCommand};
+use brigade_sandbox::GuardCommand;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -205,8 +206,8 @@ pub struct ToolContext {
     pub files: Files,
     /// Settings of `shell`.
     pub shell: Option<ShellSettings>,
-    /// Confinement of the processes that the call starts.
-    pub confinement: Confinement,
+    /// Sandbox of the commands that the call starts.
+    pub sandbox: CommandSandbox,
     /// Becomes true when the call should stop; a tool that is dropped need not check it.
     pub stop: watch::Receiver<bool>,
     /// Limits and lineage of the session, for tools that delegate work to another process.

@@ -8,7 +8,7 @@ use brigade_core::ToolOutput;
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::Subject;
-use brigade_sandbox::{ExitReason, Job, JobResult};
+use brigade_sandbox::{Enforcement, ExitReason, JobResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -68,10 +68,15 @@ impl Tool for Shell {
             None => settings.time_limit,
         };
         let tag = guard_tag(&context.session, context.call);
-        let job = Job::new(input.command, &settings.directory, tag, context.confinement.clone())
-            .environment(settings.environment.clone())
-            .time_limit(time_limit)
-            .output_limit(settings.output_limit);
+        let (sandbox, directory) = (context.sandbox.clone(), settings.directory.clone());
+        let environment = settings.environment.clone();
+        // Looking for secrets in the workspace reads directories.
+        let job = move || sandbox.job(input.command, directory, tag, &environment);
+        let job = match tokio::task::spawn_blocking(job).await {
+            Ok(Ok(job)) => job.time_limit(time_limit).output_limit(settings.output_limit),
+            Ok(Err(error)) => return ToolOutput::error(error.to_string()),
+            Err(error) => return ToolOutput::error(format!("cannot start the command: {error}")),
+        };
         match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
             Ok(finished) => report(&finished, settings.output_limit, time_limit),
             Err(cause) => ToolOutput::error(cause.to_string()),
@@ -81,6 +86,10 @@ impl Tool for Shell {
 
 fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> ToolOutput {
     let mut text = output(finished, output_limit);
+    if !finished.removed.is_empty() {
+        let paths: Vec<_> = finished.removed.iter().map(|path| path.to_string_lossy()).collect();
+        push_line(&mut text, &format!("(removed, because the sandbox protects it: {})", paths.join(", ")));
+    }
     let end = match finished.end {
         ExitReason::Exited(0) if text.is_empty() => return ToolOutput::ok("(no output)"),
         ExitReason::Exited(0) => return ToolOutput::ok(text),
@@ -90,11 +99,53 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
         ExitReason::Cancelled => "(cancelled)".to_owned(),
         ExitReason::OverLimit(limit) => format!("(killed: {limit})"),
     };
+    let denied = denied_by_sandbox(finished.enforcement, &text);
+    push_line(&mut text, &end);
+    if let Some(denied) = denied {
+        push_line(&mut text, &denied);
+    }
+    ToolOutput::error(text)
+}
+
+/// Appends a line that starts on a line of its own.
+fn push_line(text: &mut String, line: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&end);
-    ToolOutput::error(text)
+    text.push_str(line);
+}
+
+/// Errors that a sandbox causes, with what it denied and the setting that allows it.
+const DENIALS: [(&[&str], &str); 3] = [
+    (
+        &["Read-only file system", "EROFS"],
+        "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (setting: sandbox.write)",
+    ),
+    (
+        &[
+            "Network is unreachable",
+            "network is unreachable",
+            "Could not resolve host",
+            "could not resolve host",
+            "Temporary failure in name resolution",
+            "Name or service not known",
+            "EAI_AGAIN",
+            "ENOTFOUND",
+        ],
+        "access to the network (setting: sandbox.network)",
+    ),
+    (&["Permission denied", "EACCES"], "access to a secret file (setting: sandbox.read)"),
+];
+
+/// Names what the sandbox probably denied to a failed command, judging by its output.
+fn denied_by_sandbox(enforcement: Enforcement, output: &str) -> Option<String> {
+    if enforcement == Enforcement::None {
+        return None;
+    }
+    let is_in_output = |errors: &[&str]| errors.iter().any(|error| output.contains(error));
+    let denied: Vec<&str> =
+        DENIALS.iter().filter(|(errors, _)| is_in_output(errors)).map(|(_, denied)| *denied).collect();
+    (!denied.is_empty()).then(|| format!("(probably denied by the sandbox: {})", denied.join("; ")))
 }
 
 /// Formats the output as text, with a note if its middle was dropped.
@@ -109,8 +160,6 @@ fn output(finished: &JobResult, output_limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use brigade_sandbox::Enforcement;
-
     use super::*;
 
     fn finished(end: ExitReason, output: &[u8], dropped_bytes: u64) -> JobResult {
@@ -138,6 +187,32 @@ mod tests {
         assert_eq!(say(ExitReason::Signalled(9), b"x\n"), ("x\n(killed by signal 9)".into(), true));
         assert_eq!(say(ExitReason::TimedOut, b""), ("(timed out after 7 seconds)".into(), true));
         assert_eq!(say(ExitReason::Cancelled, b"\xff"), ("\u{fffd}\n(cancelled)".into(), true));
+    }
+
+    #[test]
+    fn report_names_what_the_sandbox_probably_denied() {
+        let say = |enforcement, output: &str| {
+            let finished = JobResult { enforcement, ..finished(ExitReason::Exited(1), output.as_bytes(), 0) };
+            report(&finished, 1000, Duration::from_secs(7)).text.to_string()
+        };
+        let error = "sh: cannot create /etc/x: Read-only file system\n";
+        assert_eq!(say(Enforcement::None, error), format!("{error}(exit code 1)"));
+        let confined = say(Enforcement::Namespaces, error);
+        assert!(
+            confined.contains("(exit code 1)\n(probably denied by the sandbox: a write outside"),
+            "{confined}"
+        );
+        let network = say(Enforcement::Landlock, "curl: (6) Could not resolve host: example.org");
+        assert!(network.ends_with("access to the network (setting: sandbox.network))"), "{network}");
+        assert!(!say(Enforcement::Namespaces, "test failed").contains("sandbox"));
+    }
+
+    #[test]
+    fn report_names_removed_files() {
+        let removed = vec!["/w/.brigade".into()];
+        let finished = JobResult { removed, ..finished(ExitReason::Exited(0), b"done", 0) };
+        let text = report(&finished, 100, Duration::from_secs(7)).text.to_string();
+        assert_eq!(text, "done\n(removed, because the sandbox protects it: /w/.brigade)");
     }
 
     #[test]

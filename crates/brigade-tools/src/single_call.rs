@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::{Files, ProgressReporter, RemoteLoan, SeenSlot, ToolContext, Toolbox, Workspace};
-use brigade_base::process::{ProcessOwner, confinement};
+use brigade_base::sandbox::CommandSandbox;
 
 impl ToolContext {
     /// Creates the context of a call outside of a run. The tool may access the whole workspace. The context has no
@@ -23,7 +23,7 @@ impl ToolContext {
             call: CallId { turn: 1, index: 0 },
             files: Files::new(workspace.clone(), Arc::new(permissions), paths),
             shell: None,
-            confinement: confinement(ProcessOwner::User),
+            sandbox: CommandSandbox::none(),
             stop: watch::channel(false).1,
             remote_context: RemoteContext::default(),
             loan: RemoteLoan::default(),

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use agent_client_protocol_schema::v1::{TerminalExitStatus, TerminalOutputResponse};
 use brigade::process::CloseReason;
+use brigade::sandbox::CommandSandbox;
 use brigade::tool::ShellSettings;
 use brigade_core::message::Refusal;
-use brigade_sandbox::{Confinement, ExitReason, Job, single_quoted};
+use brigade_sandbox::{ExitReason, single_quoted};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Semaphore, watch};
@@ -58,7 +59,7 @@ pub(super) struct TerminalRequest {
     pub(super) directory: PathBuf,
     pub(super) output_limit: Option<u64>,
     pub(super) tag: String,
-    pub(super) confinement: Confinement,
+    pub(super) sandbox: CommandSandbox,
 }
 
 impl Terminals {
@@ -140,8 +141,10 @@ impl Terminal {
     fn start(request: TerminalRequest, settings: &ShellSettings) -> Result<Terminal, Refusal> {
         // Both streams are merged to keep the order in which they were written.
         let command = format!("exec /bin/sh -c {} 2>&1 </dev/null", single_quoted(&request.command));
-        let job = Job::new(command, request.directory, request.tag, request.confinement)
-            .environment(settings.environment.clone())
+        let job = request
+            .sandbox
+            .job(command, request.directory, request.tag, &settings.environment)
+            .map_err(|error| error.to_string())?
             .time_limit(settings.time_limit)
             .output_limit(settings.output_limit);
         let stop = CloseReason::default();

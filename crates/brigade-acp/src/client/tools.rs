@@ -186,7 +186,7 @@ impl AnyTool for TerminalTool {
                 directory,
                 output_limit: arguments.get("output_limit").and_then(Value::as_u64),
                 tag: guard_tag(&context.session, context.call),
-                confinement: context.confinement.clone(),
+                sandbox: context.sandbox.clone(),
             };
             match session.terminals.start(request, settings) {
                 Ok(name) => {

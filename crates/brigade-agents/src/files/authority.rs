@@ -2,6 +2,7 @@
 
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::permission::{Mode, Rule};
+use brigade_core::sandbox::SandboxMode;
 use serde_json::Value;
 
 use super::build::{Builder, KeyResult, honoured};
@@ -89,10 +90,26 @@ impl Builder {
         }
     }
 
+    pub(super) fn sandbox(&mut self, value: &Value) -> KeyResult {
+        let word = value::text(value)?.unwrap_or_default();
+        let mode: SandboxMode = word.parse().map_err(|error| format!("{error}"))?;
+        if mode == SandboxMode::Off {
+            return Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()));
+        }
+        self.restrictions.limit_sandbox(mode);
+        honoured()
+    }
+
     pub(super) fn sandbox_mode(&mut self, value: &Value) -> KeyResult {
         match value::text(value)?.as_deref() {
-            Some("read-only") => self.limit_mode(Mode::Plan),
-            Some("workspace-write") => self.limit_mode(Mode::Edit),
+            Some("read-only") => {
+                self.restrictions.limit_sandbox(SandboxMode::ReadOnly);
+                self.limit_mode(Mode::Plan)
+            }
+            Some("workspace-write") => {
+                self.restrictions.limit_sandbox(SandboxMode::Workspace);
+                self.limit_mode(Mode::Edit)
+            }
             Some("danger-full-access") => {
                 Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
@@ -108,7 +125,11 @@ impl Builder {
     }
 
     pub(super) fn read_only(&mut self, value: &Value) -> KeyResult {
-        if value::flag(value)? { self.limit_mode(Mode::Plan) } else { honoured() }
+        if !value::flag(value)? {
+            return honoured();
+        }
+        self.restrictions.limit_sandbox(SandboxMode::ReadOnly);
+        self.limit_mode(Mode::Plan)
     }
 
     /// A selection of agents cannot be enforced, so an agent that may delegate to a few of them may not delegate at

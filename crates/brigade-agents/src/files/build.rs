@@ -165,6 +165,7 @@ impl Builder {
             Key::DisallowedTools => return self.disallowed(value),
             Key::Permission => return self.permission(value),
             Key::PermissionMode => return self.permission_mode(value),
+            Key::Sandbox => return self.sandbox(value),
             Key::SandboxMode => return self.sandbox_mode(value),
             Key::ApprovalPolicy => return self.approval_policy(value),
             Key::ReadOnly => return self.read_only(value),
@@ -228,6 +229,7 @@ impl Builder {
         self.resolve_tools();
         self.agent.budget = Budget::of(self.tokens, self.usd);
         self.agent.mode = self.restrictions.mode;
+        self.agent.sandbox = self.restrictions.sandbox;
         self.agent.deny = self.restrictions.deny.iter().cloned().collect();
         let refusal = self.notes.iter().find(|note| note.status == KeyStatus::Refused);
         let outcome = match refusal {

@@ -27,6 +27,7 @@ pub(super) enum Key {
     DisallowedTools,
     PermissionMode,
     Permission,
+    Sandbox,
     SandboxMode,
     ApprovalPolicy,
     ReadOnly,
@@ -81,6 +82,7 @@ const KEYS: &[(&[&str], Key)] = &[
     (&["disallowedTools"], Key::DisallowedTools),
     (&["permissionMode"], Key::PermissionMode),
     (&["permission", "permissions"], Key::Permission),
+    (&["sandbox"], Key::Sandbox),
     (&["sandbox_mode"], Key::SandboxMode),
     (&["approval_policy"], Key::ApprovalPolicy),
     (&["readonly"], Key::ReadOnly),
@@ -118,13 +120,14 @@ const KEYS: &[(&[&str], Key)] = &[
 ];
 
 /// Keys whose misspelling would widen the authority of an agent.
-const AUTHORITY_KEYS: [&str; 11] = [
+const AUTHORITY_KEYS: [&str; 12] = [
     "tools",
     "allowedtools",
     "disallowedtools",
     "permission",
     "permissions",
     "permissionmode",
+    "sandbox",
     "sandboxmode",
     "readonly",
     "lend",

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::permission::{Mode, Rule};
+use brigade_core::sandbox::SandboxMode;
 use brigade_core::tool_names;
 use serde_json::{Map, Value};
 
@@ -15,6 +16,8 @@ use super::value;
 pub(super) struct Restrictions {
     /// Widest permitted mode.
     pub(super) mode: Option<Mode>,
+    /// Widest permitted sandbox.
+    pub(super) sandbox: Option<SandboxMode>,
     /// Deny rules.
     pub(super) deny: BTreeSet<Rule>,
     /// Only permitted tools, if everything else is denied.
@@ -32,6 +35,11 @@ impl Restrictions {
     /// Limits the mode to at most this one.
     pub(super) fn limit_mode(&mut self, mode: Mode) {
         self.mode = Some(self.mode.map_or(mode, |other| other.min(mode)));
+    }
+
+    /// Limits the sandbox of commands to at most this one.
+    pub(super) fn limit_sandbox(&mut self, sandbox: SandboxMode) {
+        self.sandbox = Some(self.sandbox.map_or(sandbox, |other| other.min(sandbox)));
     }
 
     /// Denies a whole tool.

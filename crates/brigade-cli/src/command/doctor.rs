@@ -118,7 +118,7 @@ pub(crate) fn run(global: &Global, doctor: &DoctorArgs) -> Result<Exit, CliError
         Section { name: "store", findings: store::findings(&settings.store) },
         Section { name: "guard", findings: vec![machine::guard(&settings)?] },
         Section { name: "commands", findings: machine::commands(&settings) },
-        Section { name: "sandbox", findings: machine::sandbox() },
+        Section { name: "sandbox", findings: machine::sandbox(&settings)? },
         Section { name: "terminal", findings: machine::terminal(&settings.environment) },
         Section { name: "agents", findings: agents::agents(&settings) },
         Section { name: "instructions", findings: agents::instructions(&settings)? },

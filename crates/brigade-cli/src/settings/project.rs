@@ -17,6 +17,7 @@ const MCP_SERVERS: &str = "mcpServers";
 /// - `store`: sessions would be stored or searched where the user does not expect them.
 /// - `notify`: a program would be started without approval on every run.
 /// - `shell`: commands would get the user's secrets.
+/// - `sandbox`: commands would reach what the user hides from them.
 /// - `agents`: its paths lead to files that the hash of the project does not cover.
 ///
 /// Permissions, including the mode `auto`, and servers to start are allowed: `brigade trust` shows them before they

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::values::{MaxCount, MaxDollars, Rules, Time};
-use super::{LEAD_AGENT, acp, prices, providers, servers, shell, web};
+use super::{LEAD_AGENT, acp, prices, providers, sandbox, servers, shell, web};
 use crate::terminal;
 
 /// Name of the default store.
@@ -70,6 +70,8 @@ pub(super) struct RawConfig {
     pub(super) permissions: RawPermissions,
     /// Environment variables of commands: yours without secrets, adjusted by these lists.
     pub(super) shell: shell::RawShell,
+    /// Sandbox of commands that agents run.
+    pub(super) sandbox: sandbox::RawSandbox,
     /// Web access.
     pub(super) web: web::RawWeb,
     /// MCP servers by name.

@@ -25,6 +25,8 @@ const DURATION_PATTERN: &str = r"^\s*([0-9]+|([0-9]+(ms|s|m|h|d))+)\s*$";
 const DOLLARS_PATTERN: &str = r"^\s*\$?([0-9]+\.?[0-9]*|\.[0-9]+)\s*$";
 /// Number with an optional suffix.
 const COUNT_PATTERN: &str = r"^\s*([0-9_]+\.?[0-9_]*|\.[0-9_]+)[kKmM]?\s*$";
+/// Size with an optional unit.
+const BYTES_PATTERN: &str = r"^\s*[0-9]+\s*([KMGT]iB|[kMGT]?B)?\s*$";
 /// Permission rule: a tool, and optionally its arguments.
 const RULE_PATTERN: &str = r"^\s*[a-z0-9_-]+\*?(\([\s\S]+\))?\s*$";
 
@@ -94,6 +96,53 @@ impl From<MaxCount> for Json {
         match limit {
             Limit::AtMost(most) => most.into(),
             Limit::Unlimited => UNLIMITED.into(),
+        }
+    }
+}
+
+/// Number of bytes.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "Json", into = "String")]
+#[schemars(inline, title = "a size such as \"4 GiB\" or \"512MB\"", extend("anyOf" = [
+    { "type": "integer", "minimum": 0 },
+    { "type": "string", "pattern": BYTES_PATTERN },
+]))]
+pub(super) struct ByteSize(pub(super) u64);
+
+/// Units of sizes, largest first.
+const BYTE_UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+impl TryFrom<Json> for ByteSize {
+    type Error = InvalidValue;
+
+    fn try_from(value: Json) -> Result<ByteSize, InvalidValue> {
+        let text = match &value {
+            Json::String(text) => text.trim(),
+            value => return value.as_u64().map(ByteSize).ok_or(InvalidValue),
+        };
+        let unit = BYTE_UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
+        let (number, unit) = unit.unwrap_or((text, 1));
+        let number: u64 = number.trim().parse().map_err(|_| InvalidValue)?;
+        number.checked_mul(unit).map(ByteSize).ok_or(InvalidValue)
+    }
+}
+
+impl From<ByteSize> for String {
+    fn from(ByteSize(bytes): ByteSize) -> String {
+        let fits = |(_, unit): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*unit);
+        match BYTE_UNITS.iter().filter(|(unit, _)| unit.len() != 2).find(fits) {
+            Some((unit, size)) => format!("{} {unit}", bytes / size),
+            None => format!("{bytes} B"),
         }
     }
 }

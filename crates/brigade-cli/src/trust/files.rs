@@ -14,24 +14,8 @@ use rustix::io::Errno;
 
 use crate::units;
 
-/// Folders that are hashed with their content. A folder that contains one of them is a project.
-pub(crate) const COVERED_DIRS: [&str; 12] = [
-    ".brigade",
-    ".claude/agents",
-    ".claude/skills",
-    ".agents/skills",
-    ".opencode/agent",
-    ".opencode/agents",
-    ".gemini/agents",
-    ".codex/agents",
-    ".github/agents",
-    ".copilot/agents",
-    ".cursor/agents",
-    ".factory/droids",
-];
-
-/// File that configures MCP servers. It is hashed too.
-pub(crate) const MCP_FILE: &str = ".mcp.json";
+// A directory that contains one of the covered ones is a project.
+pub(crate) use brigade::project_files::{COVERED_DIRS, MCP_FILE};
 
 /// Configuration of a project.
 const SETTINGS_FILES: [&str; 2] = [".brigade/config.toml", ".brigade/config.json"];

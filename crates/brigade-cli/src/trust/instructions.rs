@@ -10,8 +10,8 @@ use brigade::tool::{FileError, Files};
 use brigade_core::Hash;
 use brigade_core::permission::Permissions;
 
-/// Names of instruction files. The first one that exists is used.
-pub(crate) const FILE_NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md"];
+pub(crate) use brigade::project_files::INSTRUCTION_FILES as FILE_NAMES;
+
 /// Maximum size of an instruction file.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 20;
 

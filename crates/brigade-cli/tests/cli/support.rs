@@ -24,7 +24,15 @@ pub(crate) struct CommandResult {
 
 impl Home {
     pub(crate) fn new() -> Home {
-        let folder = tempfile::tempdir().unwrap();
+        Home::in_folder(tempfile::tempdir().unwrap())
+    }
+
+    /// Home that is not below a directory for temporary files, which a sandbox hides.
+    pub(crate) fn outside_tmp() -> Home {
+        Home::in_folder(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn in_folder(folder: tempfile::TempDir) -> Home {
         std::fs::create_dir(folder.path().join("home")).unwrap();
         std::fs::create_dir(folder.path().join("work")).unwrap();
         Home { folder }

@@ -16,6 +16,7 @@ use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
 use crate::grant::{Authority, AuthorityRequest, Budget};
 use crate::json;
 use crate::message::{Refusal, ToolOutput, ToolSpec};
+use crate::sandbox::SandboxMode;
 use crate::text::Text;
 use crate::tool_names::resolve_list;
 
@@ -75,6 +76,8 @@ pub struct SwarmRole {
     pub locked: bool,
     /// Tools that the role may pass on to its own sub-agents; by default its own.
     pub lend: Option<Vec<String>>,
+    /// Sandbox of the role's commands, if it should be narrower than that of its parent.
+    pub sandbox: Option<SandboxMode>,
     /// Model of the role; by default `swarm.model`, then the parent's.
     pub model: Option<String>,
     /// External agent for the role: SERVER or SERVER/AGENT from `acp.servers`.
@@ -275,7 +278,8 @@ yourself. {roles}"
         };
         let lend =
             preset.and_then(|preset| preset.lend.as_deref().map(|lend| resolve_list(lend, &authority.lend)));
-        AuthorityRequest { tools, defined, not_in_definition, lend, ..AuthorityRequest::default() }
+        let sandbox = preset.and_then(|preset| preset.sandbox);
+        AuthorityRequest { tools, defined, not_in_definition, lend, sandbox, ..AuthorityRequest::default() }
     }
 }
 

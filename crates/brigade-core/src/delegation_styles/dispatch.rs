@@ -119,6 +119,7 @@ pub(super) fn defined_child(delegation: &Delegation, caller: &Caller<'_>, defini
         not_in_definition,
         lend,
         mode,
+        sandbox: definition.sandbox,
         deny,
         ..AuthorityRequest::default()
     };

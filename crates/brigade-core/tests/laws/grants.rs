@@ -4,6 +4,7 @@ use super::*;
 use brigade_core::delegation_styles::spawn::SpawnConfig;
 use brigade_core::delegation_styles::subagent::SubagentConfig;
 use brigade_core::delegation_styles::{Caller, DelegationStyles};
+use brigade_core::sandbox::SandboxMode;
 use brigade_core::{Agent, DelegationStyle};
 
 pub(crate) fn tool_name() -> impl Strategy<Value = String> {
@@ -54,28 +55,33 @@ pub(crate) fn authority() -> impl Strategy<Value = Authority> {
     let tools = || vec(tool_name(), 0..12);
     let paths = vec(select(vec!["", "src", "docs"]), 0..3);
     let access = || select(vec![Access::Denied, Access::Allowed]);
-    (tools(), tools(), permissions(), 0u32..8, names(), names(), paths, access(), access()).prop_map(
-        |(tools, lend, permissions, max_depth, agents, models, paths, network, speak)| Authority {
-            tools: tools.into_iter().collect(),
-            lend: lend.into_iter().collect(),
-            permissions,
-            max_depth,
-            agents,
-            models,
-            workspace: "workspace".to_owned(),
-            paths: paths.into_iter().map(str::to_owned).collect(),
-            network,
-            speak,
-        },
-    )
+    (tools(), tools(), permissions(), 0u32..8, names(), names(), paths, access(), (access(), sandbox()))
+        .prop_map(
+            |(tools, lend, permissions, max_depth, agents, models, paths, network, (speak, sandbox))| {
+                Authority {
+                    tools: tools.into_iter().collect(),
+                    lend: lend.into_iter().collect(),
+                    permissions,
+                    max_depth,
+                    agents,
+                    models,
+                    workspace: "workspace".to_owned(),
+                    paths: paths.into_iter().map(str::to_owned).collect(),
+                    network,
+                    speak,
+                    sandbox,
+                }
+            },
+        )
 }
 
 pub(crate) fn authority_request() -> impl Strategy<Value = AuthorityRequest> {
     let list = || prop::option::of(vec(tool_name(), 0..8));
     let model = prop::option::of(select(vec!["a/one", "b/three", "c/four"]).prop_map(str::to_owned));
     let names = || vec(tool_name(), 0..3);
-    (list(), list(), 0u32..9, prop::option::of(mode()), model, names(), names()).prop_map(
-        |(tools, lend, max_depth, mode, model, excluded, defined)| AuthorityRequest {
+    (list(), list(), 0u32..9, prop::option::of(mode()), model, names(), names(), sandbox()).prop_map(
+        |(tools, lend, max_depth, mode, model, excluded, defined, sandbox)| AuthorityRequest {
+            sandbox,
             tools,
             defined,
             lend,
@@ -105,6 +111,21 @@ pub(crate) fn is_narrower(child: &Authority, parent: &Authority) -> bool {
         && child.paths.iter().all(|path| parent.paths.contains(path))
         && child.network <= parent.network
         && child.speak <= parent.speak
+        && width(child.sandbox) <= width(parent.sandbox)
+}
+
+/// Position of a sandbox from narrow to wide. Without one, the configuration decides alone.
+fn width(sandbox: Option<SandboxMode>) -> u8 {
+    match sandbox {
+        Some(SandboxMode::ReadOnly) => 0,
+        Some(SandboxMode::Workspace) => 1,
+        Some(SandboxMode::Off) => 2,
+        None => 3,
+    }
+}
+
+fn sandbox() -> impl Strategy<Value = Option<SandboxMode>> {
+    prop::option::of(select(vec![SandboxMode::ReadOnly, SandboxMode::Workspace, SandboxMode::Off]))
 }
 
 /// Origin of a child: ad hoc by the model, or defined by the user.

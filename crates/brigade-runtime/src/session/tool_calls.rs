@@ -15,7 +15,8 @@ use serde_json::Value;
 use super::approvals::{Decision, Permission, denial};
 use super::{Driver, DriverError, DriverMessage, ToolDone};
 use crate::event_stream::RunEvent;
-use crate::process::{ProcessOwner, confinement, guard_tag};
+use crate::process::guard_tag;
+use crate::sandbox::CommandSandbox;
 use crate::tool::{AnyTool, EditPlan, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
 
 /// Time that a tool may take to end after a stop signal.
@@ -236,7 +237,7 @@ impl Driver {
                     call,
                     files: self.resolved.files.clone(),
                     shell: self.tree.settings().shell.clone(),
-                    confinement: confinement(ProcessOwner::Session(&self.resolved.authority)),
+                    sandbox: self.command_sandbox(),
                     stop: self.tool_calls.stop_signal(),
                     remote_context: self.remote_context().with_budget(lent.unwrap_or_else(nothing)),
                     loan: loan.clone(),
@@ -279,6 +280,12 @@ impl Driver {
             let done = ToolDone { call, output, spent: loan.spent(), seen };
             let _ = sender.unbounded_send(DriverMessage::ToolDone(Box::new(done)));
         });
+    }
+
+    /// Sandbox of the commands of this session.
+    fn command_sandbox(&self) -> CommandSandbox {
+        let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
+        CommandSandbox::new(move || settings.confinement(&resolved.authority))
     }
 
     /// Reporter that publishes the progress of a call of this session.

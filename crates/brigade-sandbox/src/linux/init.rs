@@ -27,7 +27,7 @@ pub(crate) struct Init {
     messages: PipeReader,
 }
 
-/// What the first process writes to its guard: one byte, and the rest of the message.
+/// First bytes of the messages from the first process to its guard.
 const STARTED: u8 = b'S';
 const FAILED: u8 = b'F';
 const UNSUPPORTED: u8 = b'U';

@@ -40,8 +40,8 @@ const KERNEL_SETTINGS: [&str; 6] = ["acpi", "bus", "fs", "irq", "sys", "sysrq-tr
 /// Maximum number of links on the way to a protected path.
 const MAX_LINKS: usize = 40;
 
-/// Where the work happens that needs a place: the covers of hidden paths and the layers of discarded directories. It is
-/// on a private file system that is covered at the end.
+/// Directory for the covers of hidden paths and the layers of discarded directories. It is on a private file system, and is
+/// covered at the end.
 const WORK: &str = "/run/.sandbox";
 
 /// Builds the file system. Every mount that is made here stays: the command cannot change mounts.
@@ -51,6 +51,7 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
     // These are taken before everything becomes read-only or is covered.
     let writable = take_all(&sandbox.writable)?;
     let discarded = take_all(&sandbox.discarded)?;
+    let visible = take_visible(sandbox)?;
     let sockets = take_all(&sandbox.sockets)?;
     let temporary = sandbox.temporary.as_deref().map(|path| take(Path::new(path))).transpose()?;
     let devices = DEVICES.map(|name| (name, take(&Path::new("/dev").join(name))));
@@ -66,8 +67,9 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
         attach(&temporary, Path::new("/tmp"))?;
     }
     create_dir(Path::new(WORK)).map_err(at("create a work directory"))?;
-    let mut targets: Vec<(PathBuf, OwnedFd)> = writable.into_iter().chain(sockets).collect();
+    let mut targets: Vec<(PathBuf, OwnedFd)> = visible.into_iter().chain(writable).chain(sockets).collect();
     targets.extend(discarded_layers(discarded)?);
+    // Of the same path, the writable one comes last and covers the other.
     targets.sort_by_key(|(path, _)| path.components().count());
     for (path, tree) in targets {
         create_mount_point(&path)?;
@@ -82,6 +84,20 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
 
 fn take_all(paths: &[std::ffi::OsString]) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
     paths.iter().map(|path| Ok((PathBuf::from(path), take(Path::new(path))?))).collect()
+}
+
+/// Clones what stays visible below the private directories, read-only. Everything else is visible at its own place.
+fn take_visible(sandbox: &Sandbox) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
+    let is_covered =
+        |path: &&std::ffi::OsString| PRIVATE.iter().any(|private| Path::new(path).starts_with(private));
+    let trees = sandbox.visible.iter().filter(is_covered).map(|path| {
+        let tree = take(Path::new(path))?;
+        let attributes = MountAttributes::READ_ONLY | MountAttributes::NO_SETUID;
+        set_mount_attributes(&tree, "", attributes, true)
+            .map_err(Failure::path("cannot be made read-only", Path::new(path)))?;
+        Ok((PathBuf::from(path), tree))
+    });
+    trees.collect()
 }
 
 /// Clones the tree of mounts at a path, without following a link at its end.

@@ -117,7 +117,7 @@ impl McpHarness {
             call: CallId { turn: 1, index: 0 },
             files,
             shell: None,
-            confinement: brigade_sandbox::Confinement::none(),
+            sandbox: brigade::sandbox::CommandSandbox::none(),
             stop: self.stop.subscribe(),
             remote_context: self.remote_context(),
             loan: RemoteLoan::default(),

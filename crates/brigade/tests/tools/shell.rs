@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use brigade::sandbox::CommandSandbox;
 use brigade::tool::{ShellSettings, ToolContext, Toolbox};
 use brigade_core::ToolOutput;
 use brigade_sandbox::{Confinement, Sandbox};
@@ -78,8 +79,8 @@ fn shell_ends_on_timeout_and_cancel() {
 fn shell_with_an_unenforceable_confinement_runs_nothing() {
     let harness = ToolHarness::new();
     let sandbox = Sandbox { writable: vec!["relative".into()], ..Sandbox::default() };
-    let confinement = Confinement::Sandbox(Box::new(sandbox));
-    let context = ToolContext { confinement, ..context(&harness, watch::channel(false).1) };
+    let sandbox = CommandSandbox::new(move || Ok(Confinement::Sandbox(Box::new(sandbox.clone()))));
+    let context = ToolContext { sandbox, ..context(&harness, watch::channel(false).1) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let toolbox = Toolbox::standard();
     let arguments = json!({ "command": "touch trace" });

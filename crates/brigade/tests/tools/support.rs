@@ -80,7 +80,7 @@ impl ToolHarness {
             call: CallId { turn: 1, index: 0 },
             files: self.files.clone(),
             shell: None,
-            confinement: brigade_sandbox::Confinement::none(),
+            sandbox: brigade::sandbox::CommandSandbox::none(),
             stop: watch::channel(false).1,
             remote_context: brigade_core::RemoteContext::default(),
             loan: brigade::tool::RemoteLoan::default(),

@@ -92,7 +92,7 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
         call: CallId { turn: 1, index: 0 },
         files: Files::new(workspace, Arc::new(rules), BTreeSet::new()),
         shell: None,
-        confinement: brigade_sandbox::Confinement::none(),
+        sandbox: brigade::sandbox::CommandSandbox::none(),
         stop: watch::channel(false).1,
         remote_context: brigade_core::RemoteContext::default(),
         loan: brigade::tool::RemoteLoan::default(),

@@ -176,7 +176,7 @@ impl Person {
             call: CallId { turn: 1, index: 0 },
             files: Files::new(workspace, Arc::new(Permissions::default()), [String::new()].into()),
             shell: None,
-            confinement: brigade::process::confinement(brigade::process::ProcessOwner::User),
+            sandbox: brigade::sandbox::CommandSandbox::none(),
             stop: stopped,
             remote_context: RemoteContext::default(),
             loan: RemoteLoan::default(),

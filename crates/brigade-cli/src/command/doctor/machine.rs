@@ -3,8 +3,9 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use brigade::process::{ProcessOwner, confinement};
-use brigade_sandbox::{Cgroups, ExitReason, Job, KernelFeatures, Namespaces};
+use brigade::sandbox::{SandboxMode, SandboxSettings};
+use brigade_core::grant::Authority;
+use brigade_sandbox::{Cgroups, Confinement, Enforcement, ExitReason, Job, KernelFeatures, Namespaces};
 
 use super::{Finding, block_on};
 use crate::error::CliError;
@@ -28,7 +29,7 @@ pub(super) fn version() -> Finding {
 /// Runs a real command under a real guard.
 pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
     let tag = format!("doctor:{}", std::process::id());
-    let job = Job::new("true", &settings.folder, tag, confinement(ProcessOwner::User))
+    let job = Job::new("true", &settings.folder, tag, Confinement::None)
         .environment(settings.command_environment())
         .time_limit(TEST_TIMEOUT)
         .output_limit(1024);
@@ -87,8 +88,63 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Reports the sandbox features of the kernel, which are not used.
-pub(super) fn sandbox() -> Vec<Finding> {
+/// Runs a command in a sandbox, and reports whether commands of agents run in one.
+pub(super) fn sandbox(settings: &Settings) -> Result<Vec<Finding>, CliError> {
+    let mode = settings.sandbox.mode;
+    let used = match mode {
+        SandboxMode::Off => Finding::note(
+            "`sandbox.mode` is off: commands run with your permissions; the mode and the rules decide what agents may run",
+        ),
+        SandboxMode::Workspace => Finding::ok("commands can write only to the workspace"),
+        SandboxMode::ReadOnly => Finding::ok("commands cannot write to the workspace"),
+    };
+    let tested = SandboxSettings { mode: mode.min(SandboxMode::Workspace), ..(*settings.sandbox).clone() };
+    let fix = "Without a sandbox, commands run with your permissions. Set `sandbox.mode` to off, or allow user namespaces";
+    let test = match test_sandbox(settings, &tested)? {
+        Ok(Enforcement::Namespaces) => {
+            Finding::ok("a test command ran in a sandbox with namespaces and seccomp")
+        }
+        Ok(Enforcement::Landlock | Enforcement::None) => Finding::warn(
+            "namespaces are not available, so a sandbox has only Landlock and seccomp: commands can see your other \
+             processes, and can create protected files that do not exist, which are removed after the command",
+            "Allow user namespaces, or run brigade outside of a container",
+        ),
+        Err(reason) if mode == SandboxMode::Off => {
+            Finding::note(format!("a test in a sandbox failed: {reason}"))
+        }
+        Err(reason) => Finding::problem(reason, fix),
+    };
+    Ok(vec![used, test, kernel_features()])
+}
+
+/// Runs a test command in a sandbox.
+fn test_sandbox(
+    settings: &Settings,
+    sandbox: &SandboxSettings,
+) -> Result<Result<Enforcement, String>, CliError> {
+    let authority = Authority {
+        workspace: settings.folder.to_string_lossy().into_owned(),
+        paths: [String::new()].into(),
+        permissions: settings.permissions.clone(),
+        ..Authority::default()
+    };
+    let confinement = match sandbox.confinement(&authority) {
+        Ok(confinement) => confinement,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let tag = format!("doctor-sandbox:{}", std::process::id());
+    let job =
+        Job::new("true", &settings.folder, tag, confinement).time_limit(TEST_TIMEOUT).output_limit(1024);
+    let ended = block_on(brigade_sandbox::run(&setup::guard_command()?, job, pending()))?;
+    Ok(match ended {
+        Ok(finished) if finished.end == ExitReason::Exited(0) => Ok(finished.enforcement),
+        Ok(finished) => Err(format!("a test command in a sandbox failed: {:?}", finished.end)),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Reports the features of the kernel that a sandbox uses.
+fn kernel_features() -> Finding {
     let KernelFeatures { landlock, seccomp, user_namespaces, cgroups } = KernelFeatures::detect();
     let namespaces = match user_namespaces {
         Namespaces::Open => "user namespaces: yes".to_owned(),
@@ -104,13 +160,7 @@ pub(super) fn sandbox() -> Vec<Finding> {
     let landlock = landlock
         .map_or_else(|| "Landlock: none".to_owned(), |version| format!("Landlock: version {version}"));
     let seccomp = if seccomp { "seccomp: yes" } else { "seccomp: none" };
-    vec![
-        Finding::note(
-            "commands run with your permissions and are not sandboxed; the mode and the rules decide what agents may \
-             run. The kernel features below are not used yet",
-        ),
-        Finding::note([landlock.as_str(), seccomp, &namespaces, groups].join("; ")),
-    ]
+    Finding::note([landlock.as_str(), seccomp, &namespaces, groups].join("; "))
 }
 
 /// Reports what the terminal supports.

@@ -137,6 +137,7 @@ fn c03_roles_parse() {
     assert_eq!(swarm.roles["researcher"].system_prompt, "Search.");
     assert_eq!(swarm.roles["researcher"].tools, list(&["web_search", "web_fetch"]));
     let writer = SwarmRole {
+        sandbox: None,
         system_prompt: String::new(),
         tools: list(&["read_file"]),
         locked: true,

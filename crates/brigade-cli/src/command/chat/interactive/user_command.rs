@@ -2,8 +2,7 @@
 
 use std::pin::Pin;
 
-use brigade::process::{ProcessOwner, confinement};
-use brigade_sandbox::{ExitReason, GuardError, Job, JobResult, run};
+use brigade_sandbox::{Confinement, ExitReason, GuardError, Job, JobResult, run};
 use tokio::sync::oneshot;
 
 use super::super::attach::fenced;
@@ -62,7 +61,7 @@ impl ChatUi<'_> {
         let Some(shell) = self.conversation.runtime.settings().shell.clone() else {
             return self.note("cannot run a command: `shell` is not available.");
         };
-        let job = Job::new(&command.text, shell.directory, GUARD_TAG, confinement(ProcessOwner::User))
+        let job = Job::new(&command.text, shell.directory, GUARD_TAG, Confinement::None)
             .environment(shell.environment)
             .time_limit(shell.time_limit)
             .output_limit(shell.output_limit);

@@ -1,0 +1,222 @@
+//! From the authority of a session to the sandbox of its commands.
+
+mod protected;
+mod secrets;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use brigade_core::grant::{Access, Authority};
+pub use brigade_core::sandbox::SandboxMode;
+use brigade_sandbox::{Confinement, Job, Network, Sandbox, SandboxLimits};
+
+/// Settings of the sandbox in which commands of agents run.
+#[derive(Debug, Clone, Default)]
+pub struct SandboxSettings {
+    /// Widest sandbox of any agent.
+    pub mode: SandboxMode,
+    /// Files and directories that can be read although they look like secrets.
+    pub read: Vec<PathBuf>,
+    /// Directories that can be written in addition to the workspace.
+    pub write: Vec<PathBuf>,
+    /// UNIX sockets that can be connected to.
+    pub sockets: Vec<PathBuf>,
+    /// Whether commands can use the network.
+    pub network: bool,
+    /// Limits of all processes of a command together.
+    pub limits: SandboxLimits,
+    /// The user's home directory, whose credentials are hidden.
+    pub home: Option<PathBuf>,
+    /// Directories and files of the program itself, which are hidden.
+    pub private: Vec<PathBuf>,
+}
+
+/// Caches of tools in the home directory. Commands can change them, and the changes are discarded.
+const CACHES: [&str; 14] = [
+    ".bun/install/cache",
+    ".cache",
+    ".cargo",
+    ".composer",
+    ".deno",
+    ".gem",
+    ".gradle",
+    ".ivy2",
+    ".m2",
+    ".npm",
+    ".nuget",
+    ".pub-cache",
+    ".yarn",
+    "go/pkg",
+];
+
+/// Variables that name sockets or directories which the sandbox hides.
+const HIDDEN_VARIABLES: [&str; 9] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_HOST",
+    "GPG_AGENT_INFO",
+    "PULSE_SERVER",
+    "SSH_AGENT_PID",
+    "SSH_AUTH_SOCK",
+    "TMPDIR",
+    "WAYLAND_DISPLAY",
+    "XDG_RUNTIME_DIR",
+];
+
+impl SandboxSettings {
+    /// Returns the confinement of commands of a session. The authority can only narrow the settings.
+    pub fn confinement(&self, authority: &Authority) -> Result<Confinement, SandboxError> {
+        let mode = authority.sandbox.unwrap_or(self.mode).min(self.mode);
+        if mode == SandboxMode::Off {
+            return Ok(Confinement::None);
+        }
+        let workspace = Path::new(&authority.workspace);
+        let writable = match mode {
+            SandboxMode::ReadOnly => Vec::new(),
+            SandboxMode::Workspace | SandboxMode::Off => {
+                let folders = authority.paths.iter().map(|path| match path.as_str() {
+                    "" => workspace.to_path_buf(),
+                    path => workspace.join(path),
+                });
+                existing(folders.chain(self.write.iter().cloned()))
+            }
+        };
+        let scan = secrets::scan(workspace, &authority.permissions)?;
+        let home = self.home.as_deref();
+        let hidden =
+            home.into_iter().flat_map(secrets::in_home).chain(scan.hidden).chain(self.private.clone());
+        let stays_hidden = |path: &PathBuf| {
+            // What the program keeps for itself cannot be granted.
+            let is_granted = self.read.iter().any(|read| path.starts_with(read));
+            !is_granted || self.private.iter().any(|private| path.starts_with(private))
+        };
+        let protected =
+            protected::in_workspace(workspace).chain(home.into_iter().flat_map(protected::in_home));
+        let caches = home.into_iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
+        let caches =
+            existing(caches).into_iter().filter(|cache| !writable.iter().any(|path| cache.starts_with(path)));
+        let network = match authority.network {
+            Access::Allowed if self.network => Network::On,
+            Access::Allowed | Access::Denied => Network::Off,
+        };
+        Ok(Confinement::Sandbox(Box::new(Sandbox {
+            discarded: os_strings(caches.filter(|cache| !contains_any(cache, &writable))),
+            protected: os_strings(protected.chain(scan.protected)),
+            hidden: os_strings(hidden.filter(stays_hidden)),
+            writable: os_strings(writable.into_iter()),
+            visible: os_strings(
+                existing([workspace.to_path_buf()].into_iter().chain(self.read.clone())).into_iter(),
+            ),
+            temporary: None,
+            sockets: os_strings(existing(self.sockets.iter().cloned()).into_iter()),
+            network,
+            nested_namespaces: false,
+            limits: self.limits,
+            allow_landlock_only: true,
+        })))
+    }
+}
+
+/// Sandbox of the commands of one call. It is computed when a command starts, because secrets may have appeared.
+#[derive(Clone, Default)]
+pub struct CommandSandbox(Option<Arc<dyn Fn() -> Result<Confinement, SandboxError> + Send + Sync>>);
+
+impl CommandSandbox {
+    /// Creates a sandbox from the function that computes it.
+    pub fn new(
+        confinement: impl Fn() -> Result<Confinement, SandboxError> + Send + Sync + 'static,
+    ) -> CommandSandbox {
+        CommandSandbox(Some(Arc::new(confinement)))
+    }
+
+    /// Commands have the rights of the user.
+    pub fn none() -> CommandSandbox {
+        CommandSandbox(None)
+    }
+
+    /// Creates a job that runs a command in the sandbox, with those variables that lead to nothing hidden. git runs no
+    /// programs that the files of a repository name for its status.
+    pub fn job(
+        &self,
+        command: String,
+        directory: PathBuf,
+        tag: String,
+        environment: &[(String, String)],
+    ) -> Result<Job, SandboxError> {
+        let confinement = match &self.0 {
+            Some(confinement) => confinement()?,
+            None => Confinement::None,
+        };
+        let mut environment = visible_variables(&confinement, environment);
+        add_git_settings(&mut environment);
+        Ok(Job::new(command, directory, tag, confinement).environment(environment))
+    }
+}
+
+impl fmt::Debug for CommandSandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "CommandSandbox(..)" } else { "CommandSandbox::none()" })
+    }
+}
+
+/// Settings of git that keep files of a repository from naming programs to run.
+const GIT_SETTINGS: [(&str, &str); 2] = [("core.fsmonitor", "false"), ("safe.bareRepository", "explicit")];
+
+/// Adds settings for git to those that the variables contain already.
+fn add_git_settings(variables: &mut Vec<(String, String)>) {
+    const COUNT: &str = "GIT_CONFIG_COUNT";
+    let count = variables.iter().find(|(name, _)| name == COUNT).and_then(|(_, value)| value.parse().ok());
+    let count: usize = count.unwrap_or(0);
+    variables.retain(|(name, _)| name != COUNT);
+    for (index, (key, value)) in (count..).zip(GIT_SETTINGS) {
+        variables.push((format!("GIT_CONFIG_KEY_{index}"), key.to_owned()));
+        variables.push((format!("GIT_CONFIG_VALUE_{index}"), value.to_owned()));
+    }
+    variables.push((COUNT.to_owned(), count.saturating_add(GIT_SETTINGS.len()).to_string()));
+}
+
+/// Variables without those that lead to what the sandbox hides.
+fn visible_variables(confinement: &Confinement, variables: &[(String, String)]) -> Vec<(String, String)> {
+    let Confinement::Sandbox(sandbox) = confinement else { return variables.to_vec() };
+    let is_allowed = |value: &str| {
+        let path = value.strip_prefix("unix:path=").or(value.strip_prefix("unix://")).unwrap_or(value);
+        sandbox.sockets.iter().any(|socket| socket == path)
+    };
+    let is_visible =
+        |(name, value): &&(String, String)| !HIDDEN_VARIABLES.contains(&name.as_str()) || is_allowed(value);
+    variables.iter().filter(is_visible).cloned().collect()
+}
+
+/// Reason why no sandbox can be built for a workspace.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The workspace is too large to find its secret and protected files.
+    #[error(
+        "cannot start the command in a sandbox: the workspace has more than {limit} files. \
+         Work in a subdirectory, or turn the sandbox off with `sandbox.mode`"
+    )]
+    TooManyFiles {
+        /// Maximum number of files and directories.
+        limit: usize,
+    },
+}
+
+/// The real paths of those that exist.
+fn existing(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    paths.filter_map(|path| path.canonicalize().ok()).collect()
+}
+
+fn contains_any(path: &Path, others: &[PathBuf]) -> bool {
+    others.iter().any(|other| other.starts_with(path))
+}
+
+fn os_strings(paths: impl Iterator<Item = PathBuf>) -> Vec<OsString> {
+    let mut paths: Vec<OsString> = paths.map(OsString::from).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests;

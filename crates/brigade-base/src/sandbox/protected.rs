@@ -1,0 +1,80 @@
+//! Files that programs of the user act upon. Commands of agents cannot write them.
+
+use std::path::{Path, PathBuf};
+
+use crate::project_files::{COVERED_DIRS, INSTRUCTION_FILES, MCP_FILE};
+
+/// Files of a git directory that name programs to run.
+const GIT_CONTROL: [&str; 4] = ["config", "config.worktree", "hooks", "info/attributes"];
+
+/// Files in the home directory that shells and other programs run.
+const HOME_FILES: [&str; 18] = [
+    ".bash_login",
+    ".bash_logout",
+    ".bash_profile",
+    ".bashrc",
+    ".config/autostart",
+    ".config/fish",
+    ".config/git",
+    ".config/systemd",
+    ".gitconfig",
+    ".kshrc",
+    ".local/bin",
+    ".login",
+    ".profile",
+    ".ssh",
+    ".zlogin",
+    ".zprofile",
+    ".zshenv",
+    ".zshrc",
+];
+
+/// Protected paths of a workspace, whether or not they exist.
+pub(super) fn in_workspace(workspace: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = COVERED_DIRS.into_iter().chain(INSTRUCTION_FILES).chain([MCP_FILE]);
+    let own: Vec<PathBuf> = names.map(|name| workspace.join(name)).collect();
+    own.into_iter().chain(git_files(&workspace.join(".git")))
+}
+
+/// Protected paths of a home directory.
+pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
+    HOME_FILES.map(|name| home.join(name)).into_iter()
+}
+
+/// Control files of a repository. In a worktree and a submodule, `.git` is a file that names the directory.
+fn git_files(git: &Path) -> Vec<PathBuf> {
+    let control = |directory: &Path| GIT_CONTROL.map(|name| directory.join(name));
+    let Ok(text) = std::fs::read_to_string(git) else {
+        return control(git).into();
+    };
+    let mut files = vec![git.to_path_buf()];
+    if let Some(target) = text.lines().next().and_then(|line| line.strip_prefix("gitdir: "))
+        && let Ok(directory) = git.with_file_name("").join(target.trim()).canonicalize()
+    {
+        files.extend(control(&directory));
+        files.push(directory.join("commondir"));
+        files.push(directory.join("gitdir"));
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_file_of_a_worktree_leads_to_its_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let directory = root.join("main/.git/worktrees/w");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::create_dir(root.join("w")).unwrap();
+        std::fs::write(root.join("w/.git"), "gitdir: ../main/.git/worktrees/w\n").unwrap();
+        let files = git_files(&root.join("w/.git"));
+        assert!(
+            files.contains(&root.join("w/.git")) && files.contains(&directory.join("hooks")),
+            "{files:?}"
+        );
+        assert!(git_files(&root.join("main/.git")).contains(&root.join("main/.git/config")));
+    }
+}

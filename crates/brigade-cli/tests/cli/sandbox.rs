@@ -1,0 +1,179 @@
+//! Commands of agents in a sandbox.
+
+use std::fs;
+
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
+use crate::cli::support::Home;
+
+const ON: [&str; 4] = ["--set", "sandbox.mode=workspace", "--mode", "auto"];
+
+fn shell(command: &str) -> Script {
+    Script::new().turns([call("shell", json!({ "command": command })), reply("{results}")])
+}
+
+/// Runs one command and returns the result that the model sees.
+fn run(home: &Home, command: &str, settings: &[&str]) -> String {
+    home.run(shell(command), &[&ON, settings].concat()).exits_with(0).stdout.clone()
+}
+
+fn home() -> Home {
+    prepared(Home::outside_tmp())
+}
+
+fn prepared(home: Home) -> Home {
+    for directory in ["work/.git/hooks", "work/src", "outside"] {
+        fs::create_dir_all(home.work().join("..").join(directory)).unwrap();
+    }
+    home.write("work/.git/config", "[core]\n");
+    home.write("work/.env", "CANARY");
+    home.write("outside/file", "outside");
+    home
+}
+
+#[test]
+fn sandbox_confines_commands_to_the_workspace() {
+    let home = home();
+    let output = run(&home, "echo in > src/new; cat src/new; echo out > ../outside/file", &[]);
+    assert!(output.starts_with("in\n"), "{output}");
+    assert!(output.contains("probably denied by the sandbox: a write outside the workspace"), "{output}");
+    assert_eq!(fs::read_to_string(home.work().join("src/new")).unwrap(), "in\n");
+    assert_eq!(fs::read_to_string(home.work().join("../outside/file")).unwrap(), "outside");
+    let outside = home.work().join("../outside").canonicalize().unwrap();
+    let setting = format!("sandbox.write=[\"{}\"]", outside.display());
+    run(&home, "echo out > ../outside/file", &["--set", &setting]);
+    assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "out\n");
+}
+
+#[test]
+fn workspace_below_tmp_is_visible_in_every_mode() {
+    let home = prepared(Home::new());
+    let output = run(&home, "cat .git/config; echo x > src/new; ls src", &[]);
+    assert_eq!(output, "[core]\nnew\n");
+    let output = run(&home, "cat .git/config; echo x > src/new", &["--set", "sandbox.mode=read-only"]);
+    assert!(output.contains("[core]") && output.contains("Read-only file system"), "{output}");
+}
+
+#[test]
+fn sandbox_keeps_control_files_and_leaves_nothing_behind() {
+    let home = home();
+    let command = "for file in .git/hooks/pre-commit .git/config .brigade/config.toml .claude/agents/a.md .mcp.json \
+                   AGENTS.md; do mkdir -p $(dirname $file) 2>/dev/null; echo pwned > $file; done; ls -A";
+    let output = run(&home, command, &[]);
+    assert!(output.contains("src"), "{output}");
+    assert_eq!(fs::read_dir(home.work().join(".git/hooks")).unwrap().count(), 0, "{output}");
+    assert_eq!(fs::read_to_string(home.work().join(".git/config")).unwrap(), "[core]\n");
+    let mut names: Vec<_> =
+        fs::read_dir(home.work()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".env", ".git", "src"]);
+}
+
+#[test]
+fn sandbox_hides_secrets_and_the_sessions() {
+    let home = home();
+    let data = home.home();
+    let command = format!("cat .env; ls {0}; cat {0}/sessions.db; echo end", data.display());
+    let output = run(&home, &command, &[]);
+    assert!(!output.contains("CANARY") && !output.contains("sessions.db\n"), "{output}");
+    assert!(output.contains("Permission denied") && output.contains("end"), "{output}");
+    let secret = home.work().join(".env");
+    let setting = format!("sandbox.read=[\"{}\"]", secret.canonicalize().unwrap().display());
+    assert!(run(&home, "cat .env", &["--set", &setting]).contains("CANARY"));
+    // Nothing grants access to what belongs to Brigade.
+    let setting = format!("sandbox.read=[\"{}\"]", data.canonicalize().unwrap().display());
+    assert!(
+        run(&home, &format!("ls {}", data.display()), &["--set", &setting]).contains("Permission denied")
+    );
+}
+
+#[test]
+fn rules_with_a_path_bind_commands_in_a_sandbox() {
+    let home = home();
+    home.write("work/src/private", "CANARY");
+    home.write("work/src/fixed", "fixed");
+    let rules = ["--set", "permissions.deny=[\"read_file(src/private)\", \"write_file(src/fixed)\"]"];
+    let output = run(&home, "cat src/private; echo changed > src/fixed; cat src/fixed", &rules);
+    assert!(!output.contains("CANARY") && output.contains("fixed"), "{output}");
+    assert_eq!(fs::read_to_string(home.work().join("src/fixed")).unwrap(), "fixed");
+}
+
+#[test]
+fn role_has_a_narrower_sandbox_than_its_parent() {
+    let home = home();
+    let write =
+        |name: &str| call("shell", json!({ "command": format!("echo x > {name}; echo wrote {name}") }));
+    let script = Script::new().agent("reader", [write("child"), reply("{results}")]).turns([
+        write("parent"),
+        call("delegate", json!({ "role": "reader", "task": "write" })),
+        reply("{results}"),
+    ]);
+    let role = ["--set", "swarm.roles.reader.sandbox=read-only"];
+    let output = home.run(script, &[&ON[..], &role].concat());
+    output.exits_with(0);
+    assert!(home.work().join("parent").exists() && !home.work().join("child").exists(), "{}", output.stdout);
+    assert!(output.stdout.contains("Read-only file system"), "{}", output.stdout);
+}
+
+#[test]
+fn agent_file_can_narrow_the_sandbox_and_not_widen_it() {
+    let home = home();
+    fs::create_dir_all(home.home().join("agents")).unwrap();
+    let file = |sandbox: &str| format!("---\nname: worker\ndescription: x\nsandbox: {sandbox}\n---\nWork.\n");
+    home.write("home/agents/worker.md", &file("read-only"));
+    let run = |settings: &[&str]| {
+        let script = shell("echo x > src/by-worker");
+        home.run(script, &[&["--agent", "worker", "--mode", "auto"], settings].concat())
+            .exits_with(0)
+            .stdout
+            .clone()
+    };
+    let output = run(&[]);
+    assert!(output.contains("Read-only file system"), "{output}");
+    home.write("home/agents/worker.md", &file("off"));
+    let output = run(&["--set", "sandbox.mode=read-only"]);
+    assert!(output.contains("Read-only file system"), "{output}");
+    assert!(!home.work().join("src/by-worker").exists());
+    home.write("home/agents/worker.md", &file("tight"));
+    home.brigade(&["agents", "lint"]).exits_with(1).stdout_contains("`tight` is not a sandbox mode");
+}
+
+#[test]
+fn sandbox_settings_are_checked() {
+    let home = Home::new();
+    for (setting, problem) in [
+        ("sandbox.mode=on", "sandbox.mode"),
+        ("sandbox.memory=much", "a size such as"),
+        ("sandbox.wriet=[]", "sandbox.write"),
+    ] {
+        home.brigade(&["config", "show", "--set", setting]).exits_with(2).stderr_contains(problem);
+    }
+    let shown =
+        home.brigade(&["config", "show", "--set", "sandbox.memory=4 GiB", "--set", "sandbox.disk=1000"]);
+    shown.exits_with(0).stdout_contains("4 GiB").stdout_contains("1000");
+}
+
+#[test]
+fn memory_limit_of_the_sandbox_ends_a_command() {
+    let home = home();
+    let command = "python3 -c 'x = bytearray(b\"x\") * (200 << 20); import time; time.sleep(60)'";
+    let output = run(&home, command, &["--set", "sandbox.memory=100 MiB"]);
+    assert!(output.contains("(killed: its processes used more memory than the sandbox allows)"), "{output}");
+}
+
+/// Files of a repository that an agent wrote do not make git run programs, with or without a sandbox.
+#[test]
+fn git_status_in_a_planted_repository_runs_nothing() {
+    let home = home();
+    let planted = "mkdir -p sub/objects sub/refs && echo 'ref: refs/heads/main' > sub/HEAD && \
+                   printf '[core]\\nbare = false\\nworktree = ..\\nfsmonitor = touch ../ran; false\\n' > sub/config && \
+                   cd sub && git status; git init -q ../own && cd ../own && git config core.fsmonitor 'touch ../ran; false' && \
+                   git status; true";
+    for settings in [&ON[2..], &ON] {
+        let done = home.run(shell(planted), settings);
+        done.exits_with(0);
+        assert!(!home.work().join("ran").exists(), "{}", done.stdout);
+        fs::remove_dir_all(home.work().join("own")).unwrap();
+    }
+}
