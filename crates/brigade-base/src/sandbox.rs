@@ -65,14 +65,29 @@ const HIDDEN_VARIABLES: [&str; 9] = [
 ];
 
 impl SandboxSettings {
-    /// Returns the confinement of commands of a session. The authority can only narrow the settings.
-    pub fn confinement(&self, authority: &Authority) -> Result<Confinement, SandboxError> {
-        let mode = authority.sandbox.unwrap_or(self.mode).min(self.mode);
+    /// Whether commands of a session run in a sandbox.
+    pub fn confines(&self, authority: &Authority) -> bool {
+        self.mode_of(authority) != SandboxMode::Off
+    }
+
+    /// Sandbox of a session. The authority can only narrow the settings.
+    fn mode_of(&self, authority: &Authority) -> SandboxMode {
+        authority.sandbox.unwrap_or(self.mode).min(self.mode)
+    }
+
+    /// Returns the confinement of commands of a session, with what the user approved in addition.
+    pub fn confinement(
+        &self,
+        authority: &Authority,
+        extra: &ExtraAccess,
+    ) -> Result<Confinement, SandboxError> {
+        let mode = self.mode_of(authority);
         if mode == SandboxMode::Off {
             return Ok(Confinement::None);
         }
         let workspace = Path::new(&authority.workspace);
-        let writable = match mode {
+        let granted = self.granted(workspace, extra)?;
+        let mut writable = match mode {
             SandboxMode::ReadOnly => Vec::new(),
             SandboxMode::Workspace | SandboxMode::Off => {
                 let folders = authority.paths.iter().map(|path| match path.as_str() {
@@ -82,6 +97,7 @@ impl SandboxSettings {
                 existing(folders.chain(self.write.iter().cloned()))
             }
         };
+        writable.extend(granted.iter().cloned());
         let scan = secrets::scan(workspace, &authority.permissions)?;
         let home = self.home.as_deref();
         let hidden =
@@ -91,18 +107,20 @@ impl SandboxSettings {
             let is_granted = self.read.iter().any(|read| path.starts_with(read));
             !is_granted || self.private.iter().any(|private| path.starts_with(private))
         };
-        let protected =
-            protected::in_workspace(workspace).chain(home.into_iter().flat_map(protected::in_home));
+        let protected = protected::in_workspace(workspace)
+            .chain(home.into_iter().flat_map(protected::in_home))
+            .chain(scan.protected)
+            .filter(|path| !granted.contains(path));
         let caches = home.into_iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
         let caches =
             existing(caches).into_iter().filter(|cache| !writable.iter().any(|path| cache.starts_with(path)));
         let network = match authority.network {
-            Access::Allowed if self.network => Network::On,
+            Access::Allowed if self.network || extra.network => Network::On,
             Access::Allowed | Access::Denied => Network::Off,
         };
         Ok(Confinement::Sandbox(Box::new(Sandbox {
             discarded: os_strings(caches.filter(|cache| !contains_any(cache, &writable))),
-            protected: os_strings(protected.chain(scan.protected)),
+            protected: os_strings(protected),
             hidden: os_strings(hidden.filter(stays_hidden)),
             writable: os_strings(writable.into_iter()),
             visible: os_strings(
@@ -116,16 +134,48 @@ impl SandboxSettings {
             allow_landlock_only: true,
         })))
     }
+
+    /// Real paths of what the user approved. Nobody can approve access to the files of the program itself.
+    fn granted(&self, workspace: &Path, extra: &ExtraAccess) -> Result<Vec<PathBuf>, SandboxError> {
+        let real = |path: &String| {
+            let real = workspace.join(path).canonicalize();
+            let real =
+                real.map_err(|error| SandboxError::Path { path: path.clone(), reason: error.to_string() })?;
+            match self.private.iter().any(|private| real.starts_with(private) || private.starts_with(&real)) {
+                true => Err(SandboxError::Private { path: path.clone() }),
+                false => Ok(real),
+            }
+        };
+        extra.write.iter().map(real).collect()
+    }
+}
+
+/// Access beyond the sandbox that the user approved for one command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExtraAccess {
+    /// Files and directories to write, relative to the workspace or absolute.
+    pub write: Vec<String>,
+    /// Whether to use the network.
+    pub network: bool,
+}
+
+impl ExtraAccess {
+    /// Whether anything beyond the sandbox is requested.
+    pub fn is_some(&self) -> bool {
+        self.network || !self.write.is_empty()
+    }
 }
 
 /// Sandbox of the commands of one call. It is computed when a command starts, because secrets may have appeared.
 #[derive(Clone, Default)]
-pub struct CommandSandbox(Option<Arc<dyn Fn() -> Result<Confinement, SandboxError> + Send + Sync>>);
+pub struct CommandSandbox(
+    Option<Arc<dyn Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync>>,
+);
 
 impl CommandSandbox {
     /// Creates a sandbox from the function that computes it.
     pub fn new(
-        confinement: impl Fn() -> Result<Confinement, SandboxError> + Send + Sync + 'static,
+        confinement: impl Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync + 'static,
     ) -> CommandSandbox {
         CommandSandbox(Some(Arc::new(confinement)))
     }
@@ -143,9 +193,10 @@ impl CommandSandbox {
         directory: PathBuf,
         tag: String,
         environment: &[(String, String)],
+        extra: &ExtraAccess,
     ) -> Result<Job, SandboxError> {
         let confinement = match &self.0 {
-            Some(confinement) => confinement()?,
+            Some(confinement) => confinement(extra)?,
             None => Confinement::None,
         };
         let mut environment = visible_variables(&confinement, environment);
@@ -199,6 +250,20 @@ pub enum SandboxError {
     TooManyFiles {
         /// Maximum number of files and directories.
         limit: usize,
+    },
+    /// A path for which write access is needed cannot be used.
+    #[error("cannot allow write access to `{path}`: {reason}. Name an existing file or directory")]
+    Path {
+        /// The path.
+        path: String,
+        /// Error of the system.
+        reason: String,
+    },
+    /// A path for which write access is needed belongs to the program.
+    #[error("cannot allow write access to `{path}`: it contains files of Brigade. Name a narrower directory")]
+    Private {
+        /// The path.
+        path: String,
     },
 }
 

@@ -11,8 +11,9 @@ use brigade::mcp::{DEFAULT_START_TIMEOUT, ServerProblem, Servers};
 use brigade::model::ModelUnavailable;
 use brigade::model::passthrough::{self, Passthrough};
 use brigade::model::script::Script;
+use brigade::sandbox::SandboxMode;
 use brigade::store::{MemoryStore, SqliteStore};
-use brigade::tool::{Memory, ShellSettings};
+use brigade::tool::{Memory, SandboxedShell, ShellSettings};
 use brigade::{
     Model, Models, ResumeOptions, Runtime, SessionInfo, Store, Toolbox, Workspace, known_tools,
     unmatched_rule,
@@ -265,6 +266,9 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     library.approval_policy = settings.approval_policy;
     library.shell = Some(shell);
     library.sandbox = settings.sandbox.clone();
+    if settings.sandbox.mode != SandboxMode::Off {
+        library.tools = library.tools.with(SandboxedShell);
+    }
     library.agents = agents(settings);
     Ok(library)
 }

@@ -38,8 +38,8 @@ pub enum Mode {
     Plan,
     /// Permits reading; everything else requires approval unless an `allow` rule matches.
     Ask,
-    /// Permits reading and editing files of the workspace; the rest requires approval unless an `allow` rule
-    /// matches.
+    /// Permits reading, editing files of the workspace, and commands in a sandbox; the rest requires approval unless an
+    /// `allow` rule matches.
     Edit,
     /// Permits everything that no `deny` or `ask` rule matches.
     Auto,
@@ -100,6 +100,10 @@ pub enum ActionKind {
     Pure,
     /// Edits a file of the workspace.
     Edit,
+    /// Runs a command in a sandbox that confines it to the workspace.
+    Confined,
+    /// Runs a command with more access than its sandbox gives. No mode and no `allow` rule permits it.
+    Unconfined,
     /// Anything else.
     Other,
 }
@@ -203,8 +207,9 @@ impl Permissions {
         if self.mode == Mode::Plan && action.kind != ActionKind::Pure {
             return Verdict::Deny { reason: plan_reason(action.tool) };
         }
+        let may_be_free = action.kind != ActionKind::Unconfined;
         let doubts = denies().any(|(found, _)| found != Match::No);
-        if !doubts && is_allowed(always, action, &target) {
+        if may_be_free && !doubts && is_allowed(always, action, &target) {
             return Verdict::Allow;
         }
         let asks = self.ask.iter().map(|rule| (binds(rule, action, &target), rule));
@@ -212,7 +217,7 @@ impl Permissions {
         if let Some(rule) = doubt {
             return Verdict::Ask { rule: Some(rule.clone()) };
         }
-        if self.is_free(action.kind, &target) || is_allowed(&self.allow, action, &target) {
+        if may_be_free && (self.is_free(action.kind, &target) || is_allowed(&self.allow, action, &target)) {
             return Verdict::Allow;
         }
         Verdict::Ask { rule: None }
@@ -228,7 +233,8 @@ impl Permissions {
     /// apply to. For a tool whose calls have neither path, command nor host, the rule covers every call.
     pub fn exact_rule(&self, action: &Action<'_>) -> Option<Rule> {
         let target = PreparedSubject::of(action.subject);
-        if self.deny.iter().any(|rule| binds(rule, action, &target) != Match::No) {
+        let is_denied = || self.deny.iter().any(|rule| binds(rule, action, &target) != Match::No);
+        if action.kind == ActionKind::Unconfined || is_denied() {
             return None;
         }
         let text = match action.subject {
@@ -284,7 +290,8 @@ impl Permissions {
             ActionKind::Edit if matches!(target, PreparedSubject::Path(path) if path.is_outside()) => {
                 self.mode >= Mode::Auto
             }
-            ActionKind::Edit => self.mode >= Mode::Edit,
+            ActionKind::Edit | ActionKind::Confined => self.mode >= Mode::Edit,
+            ActionKind::Unconfined => false,
             ActionKind::Other => self.mode >= Mode::Auto,
         }
     }

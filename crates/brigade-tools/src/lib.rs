@@ -54,7 +54,7 @@ pub use remote_loan::RemoteLoan;
 #[cfg(feature = "search")]
 pub use search::{Glob, Grep};
 pub use seen::SeenSlot;
-pub use shell::Shell;
+pub use shell::{SandboxedShell, Shell};
 #[cfg(feature = "web")]
 pub use web::{SearchEngine, SearchError, WebFetch, WebSearch, WebSettings};
 pub use write::{EditFile, WriteFile};
@@ -124,6 +124,17 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Whether the tool uses the network. It is not offered to agents without network access.
     fn network(&self) -> bool {
+        false
+    }
+
+    /// Whether everything that the tool does happens in a command that it starts with [`ToolContext::sandbox`]. Then a call
+    /// needs no approval in mode `edit` if the agent has a sandbox.
+    fn is_sandboxed(&self) -> bool {
+        false
+    }
+
+    /// Whether a call needs more access than the sandbox gives. It always requires approval.
+    fn leaves_sandbox(&self, _input: &Self::Input) -> bool {
         false
     }
 
@@ -305,6 +316,11 @@ pub trait AnyTool: Send + Sync + 'static {
 
     /// Whether the tool uses the network. It is not offered to agents without network access.
     fn network(&self) -> bool {
+        false
+    }
+
+    /// Whether the tool acts only through commands in a sandbox.
+    fn is_sandboxed(&self) -> bool {
         false
     }
 
@@ -561,10 +577,18 @@ impl<T: Tool> AnyTool for Erased<T> {
         self.tool.network()
     }
 
+    fn is_sandboxed(&self) -> bool {
+        self.tool.is_sandboxed()
+    }
+
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let input: T::Input = parse_input(&self.spec, arguments.clone())?;
         let subject = self.tool.subject(&input);
-        judge(&Action { tool: T::NAME, kind: kind(self.tool.effect()), subject });
+        let kind = match self.tool.leaves_sandbox(&input) {
+            true => ActionKind::Unconfined,
+            false => kind(self.tool.effect()),
+        };
+        judge(&Action { tool: T::NAME, kind, subject });
         Ok(())
     }
 

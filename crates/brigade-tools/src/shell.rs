@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use brigade_base::process::guard_tag;
+use brigade_base::sandbox::ExtraAccess;
 use brigade_core::ToolOutput;
-use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::Subject;
 use brigade_sandbox::{Enforcement, ExitReason, JobResult};
@@ -18,6 +18,10 @@ use super::{CallTitle, Tool, ToolContext};
 #[derive(Debug, Clone, Copy)]
 pub struct Shell;
 
+/// Runs commands in a sandbox. A call can ask for more access.
+#[derive(Debug, Clone, Copy)]
+pub struct SandboxedShell;
+
 /// The arguments of `shell`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -28,21 +32,48 @@ pub struct ShellInput {
     timeout_seconds: Option<u64>,
 }
 
+/// The arguments of `shell` in a sandbox.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxedShellInput {
+    /// For /bin/sh
+    command: String,
+    /// Time limit; at most the default
+    timeout_seconds: Option<u64>,
+    /// Access beyond the sandbox. The user is asked first
+    needs: Option<ShellNeeds>,
+}
+
+/// Access beyond the sandbox.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ShellNeeds {
+    /// Existing files or directories to write
+    #[serde(default)]
+    write: Vec<String>,
+    /// Use the network
+    #[serde(default)]
+    network: bool,
+}
+
+const NAME: &str = "shell";
+
+const DESCRIPTION: &str = "Run a command in the workspace, without a terminal or input. Background processes are killed when it ends. Use the file tools to read, search and edit files.";
+
 impl Tool for Shell {
-    const NAME: &'static str = "shell";
+    const NAME: &'static str = NAME;
     type Input = ShellInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Run a command in the workspace, without a terminal or input. Background processes are killed when it ends. Use the file tools to read, search and edit files."
-            .into()
+        DESCRIPTION.into()
     }
 
     fn category(&self) -> Category {
         Category::Execute
     }
 
-    fn effect(&self) -> Effect {
-        Effect::Opaque
+    fn is_sandboxed(&self) -> bool {
+        true
     }
 
     fn subject<'a>(&self, input: &'a ShellInput) -> Subject<'a> {
@@ -54,33 +85,82 @@ impl Tool for Shell {
     }
 
     async fn run(&self, input: ShellInput, context: &ToolContext) -> ToolOutput {
-        let Some(settings) = &context.shell else {
-            return ToolOutput::error("`shell` is not available. Use the other tools.");
-        };
-        if input.command.trim().is_empty() {
-            return ToolOutput::error("The command is empty. Give the command to run.");
-        }
-        let time_limit = match input.timeout_seconds {
-            Some(0) => {
-                return ToolOutput::error("`timeout_seconds` is 0. Allow at least one second.");
-            }
-            Some(seconds) => settings.time_limit.min(Duration::from_secs(seconds)),
-            None => settings.time_limit,
-        };
-        let tag = guard_tag(&context.session, context.call);
-        let (sandbox, directory) = (context.sandbox.clone(), settings.directory.clone());
-        let environment = settings.environment.clone();
-        // Looking for secrets in the workspace reads directories.
-        let job = move || sandbox.job(input.command, directory, tag, &environment);
-        let job = match tokio::task::spawn_blocking(job).await {
-            Ok(Ok(job)) => job.time_limit(time_limit).output_limit(settings.output_limit),
-            Ok(Err(error)) => return ToolOutput::error(error.to_string()),
-            Err(error) => return ToolOutput::error(format!("cannot start the command: {error}")),
-        };
-        match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
-            Ok(finished) => report(&finished, settings.output_limit, time_limit),
-            Err(cause) => ToolOutput::error(cause.to_string()),
-        }
+        run_command(input.command, input.timeout_seconds, ExtraAccess::default(), context).await
+    }
+}
+
+impl Tool for SandboxedShell {
+    const NAME: &'static str = NAME;
+    type Input = SandboxedShellInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        let sandbox =
+            "It runs in a sandbox: secrets are hidden, and it can write only to the workspace and /tmp.";
+        format!("{DESCRIPTION} {sandbox}").into()
+    }
+
+    fn category(&self) -> Category {
+        Category::Execute
+    }
+
+    fn is_sandboxed(&self) -> bool {
+        true
+    }
+
+    fn leaves_sandbox(&self, input: &SandboxedShellInput) -> bool {
+        extra_access(input.needs.as_ref()).is_some()
+    }
+
+    fn subject<'a>(&self, input: &'a SandboxedShellInput) -> Subject<'a> {
+        Subject::Command(&input.command)
+    }
+
+    fn title(&self, input: &SandboxedShellInput) -> Option<CallTitle> {
+        Some(CallTitle::new("Run", &input.command))
+    }
+
+    async fn run(&self, input: SandboxedShellInput, context: &ToolContext) -> ToolOutput {
+        let extra = extra_access(input.needs.as_ref());
+        run_command(input.command, input.timeout_seconds, extra, context).await
+    }
+}
+
+fn extra_access(needs: Option<&ShellNeeds>) -> ExtraAccess {
+    let access = |needs: &ShellNeeds| ExtraAccess { write: needs.write.clone(), network: needs.network };
+    needs.map(access).unwrap_or_default()
+}
+
+/// Runs a command in the sandbox of a call.
+async fn run_command(
+    command: String,
+    timeout_seconds: Option<u64>,
+    extra: ExtraAccess,
+    context: &ToolContext,
+) -> ToolOutput {
+    let Some(settings) = &context.shell else {
+        return ToolOutput::error("`shell` is not available. Use the other tools.");
+    };
+    if command.trim().is_empty() {
+        return ToolOutput::error("The command is empty. Give the command to run.");
+    }
+    let time_limit = match timeout_seconds {
+        Some(0) => return ToolOutput::error("`timeout_seconds` is 0. Allow at least one second."),
+        Some(seconds) => settings.time_limit.min(Duration::from_secs(seconds)),
+        None => settings.time_limit,
+    };
+    let tag = guard_tag(&context.session, context.call);
+    let (sandbox, directory) = (context.sandbox.clone(), settings.directory.clone());
+    let environment = settings.environment.clone();
+    // Looking for secrets in the workspace reads directories.
+    let job = move || sandbox.job(command, directory, tag, &environment, &extra);
+    let job = match tokio::task::spawn_blocking(job).await {
+        Ok(Ok(job)) => job.time_limit(time_limit).output_limit(settings.output_limit),
+        Ok(Err(error)) => return ToolOutput::error(error.to_string()),
+        Err(error) => return ToolOutput::error(format!("cannot start the command: {error}")),
+    };
+    match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
+        Ok(finished) => report(&finished, settings.output_limit, time_limit),
+        Err(cause) => ToolOutput::error(cause.to_string()),
     }
 }
 
@@ -119,7 +199,7 @@ fn push_line(text: &mut String, line: &str) {
 const DENIALS: [(&[&str], &str); 3] = [
     (
         &["Read-only file system", "EROFS"],
-        "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (setting: sandbox.write)",
+        "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or the setting sandbox.write)",
     ),
     (
         &[
@@ -132,9 +212,9 @@ const DENIALS: [(&[&str], &str); 3] = [
             "EAI_AGAIN",
             "ENOTFOUND",
         ],
-        "access to the network (setting: sandbox.network)",
+        "access to the network (needs.network, or the setting sandbox.network)",
     ),
-    (&["Permission denied", "EACCES"], "access to a secret file (setting: sandbox.read)"),
+    (&["Permission denied", "EACCES"], "access to a secret file (the setting sandbox.read)"),
 ];
 
 /// Names what the sandbox probably denied to a failed command, judging by its output.
@@ -203,7 +283,10 @@ mod tests {
             "{confined}"
         );
         let network = say(Enforcement::Landlock, "curl: (6) Could not resolve host: example.org");
-        assert!(network.ends_with("access to the network (setting: sandbox.network))"), "{network}");
+        assert!(
+            network.ends_with("access to the network (needs.network, or the setting sandbox.network))"),
+            "{network}"
+        );
         assert!(!say(Enforcement::Namespaces, "test failed").contains("sandbox"));
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use agent_client_protocol_schema::v1::{TerminalExitStatus, TerminalOutputResponse};
 use brigade::process::CloseReason;
-use brigade::sandbox::CommandSandbox;
+use brigade::sandbox::{CommandSandbox, ExtraAccess};
 use brigade::tool::ShellSettings;
 use brigade_core::message::Refusal;
 use brigade_sandbox::{ExitReason, single_quoted};
@@ -143,7 +143,7 @@ impl Terminal {
         let command = format!("exec /bin/sh -c {} 2>&1 </dev/null", single_quoted(&request.command));
         let job = request
             .sandbox
-            .job(command, request.directory, request.tag, &settings.environment)
+            .job(command, request.directory, request.tag, &settings.environment, &ExtraAccess::default())
             .map_err(|error| error.to_string())?
             .time_limit(settings.time_limit)
             .output_limit(settings.output_limit);

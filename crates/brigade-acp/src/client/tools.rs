@@ -159,6 +159,10 @@ impl AnyTool for TerminalTool {
         Effect::Opaque
     }
 
+    fn is_sandboxed(&self) -> bool {
+        true
+    }
+
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let subject = Subject::Command(text(arguments, "command"));
         judge(&Action { tool: "shell", kind: ActionKind::Other, subject });

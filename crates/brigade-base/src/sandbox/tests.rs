@@ -12,7 +12,7 @@ fn authority(workspace: &Path) -> Authority {
 }
 
 fn sandbox(settings: &SandboxSettings, authority: &Authority) -> Sandbox {
-    match settings.confinement(authority).unwrap() {
+    match settings.confinement(authority, &ExtraAccess::default()).unwrap() {
         Confinement::Sandbox(sandbox) => *sandbox,
         Confinement::None => panic!("there is no sandbox"),
     }
@@ -28,7 +28,7 @@ fn narrower_of_settings_and_authority_counts() {
     let of = |settings, granted| {
         let settings = SandboxSettings { mode: settings, ..SandboxSettings::default() };
         let authority = Authority { sandbox: granted, ..authority(root.path()) };
-        match settings.confinement(&authority).unwrap() {
+        match settings.confinement(&authority, &ExtraAccess::default()).unwrap() {
             Confinement::None => None,
             Confinement::Sandbox(sandbox) => Some(sandbox.writable.len()),
         }
@@ -93,7 +93,7 @@ fn variables_of_hidden_sockets_are_removed() {
         sockets: vec![socket.clone()],
         ..SandboxSettings::default()
     };
-    let confinement = settings.confinement(&authority(root.path())).unwrap();
+    let confinement = settings.confinement(&authority(root.path()), &ExtraAccess::default()).unwrap();
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let kept = [variable("PATH", "/bin"), variable("SSH_AUTH_SOCK", socket.to_str().unwrap())];
     let hidden = [
@@ -120,4 +120,40 @@ fn git_settings_are_added_to_those_of_the_user() {
     let mut none = Vec::new();
     add_git_settings(&mut none);
     assert!(none.contains(&variable("GIT_CONFIG_COUNT", "2")), "{none:?}");
+}
+
+#[test]
+fn approved_access_widens_only_what_it_names() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    for directory in ["project/.git/hooks", "other", "data"] {
+        std::fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    let settings = SandboxSettings {
+        mode: SandboxMode::Workspace,
+        private: vec![root.join("data")],
+        ..SandboxSettings::default()
+    };
+    let authority = authority(&root.join("project"));
+    let with = |write: &[&str], network| {
+        let extra = ExtraAccess { write: write.iter().map(|path| (*path).to_owned()).collect(), network };
+        settings.confinement(&authority, &extra).map(|confinement| match confinement {
+            Confinement::Sandbox(sandbox) => *sandbox,
+            Confinement::None => panic!("there is no sandbox"),
+        })
+    };
+    let hooks = root.join("project/.git/hooks");
+    assert!(has(&with(&[], false).unwrap().protected, &hooks));
+    let found = with(&[".git/hooks", "../other"], true).unwrap();
+    assert!(!has(&found.protected, &hooks) && has(&found.protected, &root.join("project/.git/config")));
+    assert!(has(&found.writable, &hooks) && has(&found.writable, &root.join("other")));
+    assert_eq!(found.network, Network::On);
+    assert!(has(&with(&["."], false).unwrap().protected, &hooks), "the workspace is no protected path");
+    assert!(matches!(with(&["../data"], false), Err(SandboxError::Private { .. })));
+    assert!(matches!(with(&[".."], false), Err(SandboxError::Private { .. })));
+    assert!(matches!(with(&["missing"], false), Err(SandboxError::Path { .. })));
+    let offline = Authority { network: Access::Denied, ..authority.clone() };
+    let extra = ExtraAccess { network: true, ..ExtraAccess::default() };
+    let Confinement::Sandbox(found) = settings.confinement(&offline, &extra).unwrap() else { panic!() };
+    assert_eq!(found.network, Network::Off);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use brigade_testing::{Script, call, reply};
 use serde_json::json;
 
-use crate::cli::support::Home;
+use crate::cli::support::{BackgroundRun, Home};
 
 const ON: [&str; 4] = ["--set", "sandbox.mode=workspace", "--mode", "auto"];
 
@@ -176,4 +176,48 @@ fn git_status_in_a_planted_repository_runs_nothing() {
         assert!(!home.work().join("ran").exists(), "{}", done.stdout);
         fs::remove_dir_all(home.work().join("own")).unwrap();
     }
+}
+
+/// A command in a sandbox needs no approval in mode `edit`. Without a terminal, every request for approval is denied.
+#[test]
+fn commands_in_a_sandbox_need_no_approval_in_mode_edit() {
+    let home = home();
+    let run = |mode: &str, settings: &[&str]| {
+        let done = home.run(shell("echo ran"), &[&["--mode", mode], settings].concat());
+        done.exits_with(0).stdout.contains("ran\n")
+    };
+    let on = &ON[..2];
+    assert!(!run("edit", &[]), "a command without a sandbox needs approval");
+    assert!(run("edit", on));
+    assert!(!run("ask", on) && !run("plan", on));
+    assert!(!run("edit", &[on, &["--set", "permissions.ask=[\"shell(echo *)\"]"]].concat()));
+    assert!(!run("auto", &[on, &["--set", "permissions.deny=[\"shell(echo *)\"]"]].concat()));
+}
+
+#[test]
+fn access_beyond_the_sandbox_needs_approval_in_every_mode() {
+    let home = home();
+    let outside = home.work().join("../outside").canonicalize().unwrap();
+    let needs = json!({ "command": "echo new > ../outside/new; echo ran", "needs": { "write": [outside] } });
+    let script = || Script::new().turns([call("shell", needs.clone()), reply("{results}")]);
+    for mode in ["ask", "edit", "auto"] {
+        let allow =
+            ["--set", "sandbox.mode=workspace", "--set", "permissions.allow=[\"shell\"]", "--mode", mode];
+        let done = home.run(script(), &allow);
+        assert!(!done.exits_with(0).stdout.contains("ran\n"), "{mode}: {}", done.stdout);
+    }
+    assert!(!outside.join("new").exists());
+
+    let mut running = BackgroundRun::start(
+        &home,
+        script(),
+        &["--set", "sandbox.mode=workspace", "--set", "permissions.questions=wait", "--mode", "auto"],
+    );
+    running.wait_for("asked");
+    let asked = home.brigade(&["answer", &running.session]);
+    asked.exits_with(0).stdout_contains("needs").stdout_contains(outside.to_str().unwrap());
+    home.brigade(&["answer", &running.session, "always"]).exits_with(2);
+    home.brigade(&["answer", &running.session, "yes"]).exits_with(0);
+    assert_eq!(running.end().0, 0);
+    assert_eq!(fs::read_to_string(outside.join("new")).unwrap(), "new\n");
 }

@@ -87,3 +87,22 @@ fn hash_of_an_authority_is_that_of_its_stored_text() {
     assert_eq!(authority.hash(), Hash::of(authority.encoded().as_bytes()));
     assert_ne!(authority.hash(), Authority::default().hash());
 }
+
+#[test]
+fn sandbox_of_a_child_is_the_narrower_one() {
+    let with = |sandbox| Authority { sandbox, max_depth: 2, ..Authority::default() };
+    let child = |parent: Option<SandboxMode>, asked: Option<SandboxMode>| {
+        let request = AuthorityRequest { sandbox: asked, max_depth: 2, ..AuthorityRequest::default() };
+        with(parent).attenuate(&request, 1).unwrap().authority.sandbox
+    };
+    use SandboxMode::{Off, ReadOnly, Workspace};
+    assert_eq!(child(None, None), None);
+    assert_eq!(child(None, Some(ReadOnly)), Some(ReadOnly));
+    assert_eq!(child(Some(Workspace), None), Some(Workspace));
+    assert_eq!(child(Some(Workspace), Some(Off)), Some(Workspace));
+    assert_eq!(child(Some(Off), Some(ReadOnly)), Some(ReadOnly));
+    assert!(with(Some(ReadOnly)).is_within(&with(Some(Workspace))) && with(Some(Off)).is_within(&with(None)));
+    assert!(!with(Some(Off)).is_within(&with(Some(Workspace))) && !with(None).is_within(&with(Some(Off))));
+    // A log from before the field is read as it was.
+    assert!(!with(None).encoded().contains("sandbox"));
+}

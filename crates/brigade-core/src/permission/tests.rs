@@ -228,6 +228,47 @@ fn rules_on_edits_do_not_hide_files() {
 }
 
 #[test]
+fn rules_with_a_path_on_edits_protect_files() {
+    let permissions =
+        permissions(Mode::Auto, &[], &["write_file(b)"], &["edit_file(a)", "read_file(c)", "edit_file"]);
+    assert!(!permissions.may_edit("a") && !permissions.may_edit("b"));
+    assert!(permissions.may_edit("c") && permissions.may_edit("d"));
+}
+
+#[test]
+fn command_in_a_sandbox_is_free_from_edit_mode_on() {
+    let verdict = |mode, kind, always: &[Rule]| {
+        let permissions = permissions(mode, &["shell(cargo *)"], &[], &["shell(rm *)"]);
+        let check = |command| {
+            let action = Action { tool: "shell", kind, subject: Subject::Command(command) };
+            permissions.check_with(always, &action)
+        };
+        [check("ls"), check("cargo test"), check("rm x")]
+    };
+    let ask = Verdict::Ask { rule: None };
+    for (mode, expected) in [(Mode::Ask, &ask), (Mode::Edit, &Verdict::Allow), (Mode::Auto, &Verdict::Allow)]
+    {
+        let [other, allowed, denied] = verdict(mode, ActionKind::Confined, &[]);
+        assert_eq!((&other, &allowed), (expected, &Verdict::Allow), "{mode}");
+        assert!(is_deny(denied));
+    }
+    let always: Rule = "shell".parse().unwrap();
+    for mode in [Mode::Ask, Mode::Edit, Mode::Auto] {
+        let [other, allowed, denied] = verdict(mode, ActionKind::Unconfined, std::slice::from_ref(&always));
+        assert_eq!((&other, &allowed), (&ask, &ask), "{mode}");
+        assert!(is_deny(denied));
+    }
+    for kind in [ActionKind::Confined, ActionKind::Unconfined] {
+        assert!(verdict(Mode::Plan, kind, &[]).into_iter().all(is_deny));
+    }
+    let permissions = permissions(Mode::Edit, &[], &[], &[]);
+    let rule =
+        |kind| permissions.exact_rule(&Action { tool: "shell", kind, subject: Subject::Command("ls") });
+    assert_eq!(rule(ActionKind::Other), Some("shell(ls)".parse().unwrap()));
+    assert_eq!(rule(ActionKind::Unconfined), None);
+}
+
+#[test]
 fn env_files_are_hidden_from_every_tool() {
     let permissions = permissions(Mode::Auto, &["read_file"], &[], &["read_file(**/.env*)"]);
     for path in [

@@ -141,8 +141,11 @@ impl Driver {
         }
         let mut decided: Option<Decision> = None;
         let root = self.resolved.files.workspace().root();
+        let is_confined =
+            tool.is_sandboxed() && self.tree.settings().sandbox.confines(&self.resolved.authority);
         tool.check(arguments, &mut |action| {
-            let decision = self.decide(&relative_to_root(*action, root));
+            let action = confined(relative_to_root(*action, root), is_confined);
+            let decision = self.decide(&action);
             decided = Some(match decided.take() {
                 Some(before) => before.and(decision),
                 None => decision,
@@ -285,7 +288,7 @@ impl Driver {
     /// Sandbox of the commands of this session.
     fn command_sandbox(&self) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
-        CommandSandbox::new(move || settings.confinement(&resolved.authority))
+        CommandSandbox::new(move |extra| settings.confinement(&resolved.authority, extra))
     }
 
     /// Reporter that publishes the progress of a call of this session.
@@ -293,6 +296,16 @@ impl Driver {
         let (tree, session) = (self.tree.clone(), self.state().session().clone());
         ProgressReporter::new(move |why| tree.publish(RunEvent::Waiting { session: session.clone(), why }))
     }
+}
+
+/// A command in a sandbox is less dangerous than other calls. Without a sandbox, there is none to leave.
+fn confined(action: Action<'_>, is_confined: bool) -> Action<'_> {
+    let kind = match (action.kind, is_confined) {
+        (ActionKind::Other, true) => ActionKind::Confined,
+        (ActionKind::Unconfined, false) => ActionKind::Other,
+        (kind, _) => kind,
+    };
+    Action { kind, ..action }
 }
 
 /// An absolute path inside the workspace is checked as the relative path.

@@ -79,7 +79,7 @@ fn shell_ends_on_timeout_and_cancel() {
 fn shell_with_an_unenforceable_confinement_runs_nothing() {
     let harness = ToolHarness::new();
     let sandbox = Sandbox { writable: vec!["relative".into()], ..Sandbox::default() };
-    let sandbox = CommandSandbox::new(move || Ok(Confinement::Sandbox(Box::new(sandbox.clone()))));
+    let sandbox = CommandSandbox::new(move |_| Ok(Confinement::Sandbox(Box::new(sandbox.clone()))));
     let context = ToolContext { sandbox, ..context(&harness, watch::channel(false).1) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let toolbox = Toolbox::standard();

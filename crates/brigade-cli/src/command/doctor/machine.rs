@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use brigade::sandbox::{SandboxMode, SandboxSettings};
+use brigade::sandbox::{ExtraAccess, SandboxMode, SandboxSettings};
 use brigade_core::grant::Authority;
 use brigade_sandbox::{Cgroups, Confinement, Enforcement, ExitReason, Job, KernelFeatures, Namespaces};
 
@@ -128,7 +128,7 @@ fn test_sandbox(
         permissions: settings.permissions.clone(),
         ..Authority::default()
     };
-    let confinement = match sandbox.confinement(&authority) {
+    let confinement = match sandbox.confinement(&authority, &ExtraAccess::default()) {
         Ok(confinement) => confinement,
         Err(error) => return Ok(Err(error.to_string())),
     };
