@@ -2,6 +2,7 @@
 
 mod protected;
 mod secrets;
+mod temporary;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use brigade_core::grant::{Access, Authority};
 pub use brigade_core::sandbox::SandboxMode;
 use brigade_sandbox::{Confinement, Job, Network, Sandbox, SandboxLimits};
+pub use temporary::TemporaryDirectory;
 
 /// Settings of the sandbox in which commands of agents run.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +33,8 @@ pub struct SandboxSettings {
     pub home: Option<PathBuf>,
     /// Directories and files of the program itself, which are hidden.
     pub private: Vec<PathBuf>,
+    /// Directory in which each tree gets a directory for its `/tmp`.
+    pub temporary: Option<PathBuf>,
 }
 
 /// Caches of tools in the home directory. Commands can change them, and the changes are discarded.
@@ -80,6 +84,7 @@ impl SandboxSettings {
         &self,
         authority: &Authority,
         extra: &ExtraAccess,
+        temporary: &TemporaryDirectory,
     ) -> Result<Confinement, SandboxError> {
         let mode = self.mode_of(authority);
         if mode == SandboxMode::Off {
@@ -126,7 +131,7 @@ impl SandboxSettings {
             visible: os_strings(
                 existing([workspace.to_path_buf()].into_iter().chain(self.read.clone())).into_iter(),
             ),
-            temporary: None,
+            temporary: temporary.create()?.map(OsString::from),
             sockets: os_strings(existing(self.sockets.iter().cloned()).into_iter()),
             network,
             nested_namespaces: false,
@@ -251,6 +256,9 @@ pub enum SandboxError {
         /// Maximum number of files and directories.
         limit: usize,
     },
+    /// The directory for temporary files cannot be created.
+    #[error("cannot create a directory for temporary files: {0}. Check the data directory of Brigade")]
+    Temporary(#[from] std::io::Error),
     /// A path for which write access is needed cannot be used.
     #[error("cannot allow write access to `{path}`: {reason}. Name an existing file or directory")]
     Path {

@@ -12,7 +12,7 @@ fn authority(workspace: &Path) -> Authority {
 }
 
 fn sandbox(settings: &SandboxSettings, authority: &Authority) -> Sandbox {
-    match settings.confinement(authority, &ExtraAccess::default()).unwrap() {
+    match settings.confinement(authority, &ExtraAccess::default(), &TemporaryDirectory::default()).unwrap() {
         Confinement::Sandbox(sandbox) => *sandbox,
         Confinement::None => panic!("there is no sandbox"),
     }
@@ -28,7 +28,10 @@ fn narrower_of_settings_and_authority_counts() {
     let of = |settings, granted| {
         let settings = SandboxSettings { mode: settings, ..SandboxSettings::default() };
         let authority = Authority { sandbox: granted, ..authority(root.path()) };
-        match settings.confinement(&authority, &ExtraAccess::default()).unwrap() {
+        match settings
+            .confinement(&authority, &ExtraAccess::default(), &TemporaryDirectory::default())
+            .unwrap()
+        {
             Confinement::None => None,
             Confinement::Sandbox(sandbox) => Some(sandbox.writable.len()),
         }
@@ -93,7 +96,9 @@ fn variables_of_hidden_sockets_are_removed() {
         sockets: vec![socket.clone()],
         ..SandboxSettings::default()
     };
-    let confinement = settings.confinement(&authority(root.path()), &ExtraAccess::default()).unwrap();
+    let confinement = settings
+        .confinement(&authority(root.path()), &ExtraAccess::default(), &TemporaryDirectory::default())
+        .unwrap();
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let kept = [variable("PATH", "/bin"), variable("SSH_AUTH_SOCK", socket.to_str().unwrap())];
     let hidden = [
@@ -137,9 +142,11 @@ fn approved_access_widens_only_what_it_names() {
     let authority = authority(&root.join("project"));
     let with = |write: &[&str], network| {
         let extra = ExtraAccess { write: write.iter().map(|path| (*path).to_owned()).collect(), network };
-        settings.confinement(&authority, &extra).map(|confinement| match confinement {
-            Confinement::Sandbox(sandbox) => *sandbox,
-            Confinement::None => panic!("there is no sandbox"),
+        settings.confinement(&authority, &extra, &TemporaryDirectory::default()).map(|confinement| {
+            match confinement {
+                Confinement::Sandbox(sandbox) => *sandbox,
+                Confinement::None => panic!("there is no sandbox"),
+            }
         })
     };
     let hooks = root.join("project/.git/hooks");
@@ -154,6 +161,10 @@ fn approved_access_widens_only_what_it_names() {
     assert!(matches!(with(&["missing"], false), Err(SandboxError::Path { .. })));
     let offline = Authority { network: Access::Denied, ..authority.clone() };
     let extra = ExtraAccess { network: true, ..ExtraAccess::default() };
-    let Confinement::Sandbox(found) = settings.confinement(&offline, &extra).unwrap() else { panic!() };
+    let Confinement::Sandbox(found) =
+        settings.confinement(&offline, &extra, &TemporaryDirectory::default()).unwrap()
+    else {
+        panic!()
+    };
     assert_eq!(found.network, Network::Off);
 }

@@ -70,6 +70,7 @@ impl RawSandbox {
             },
             home: environment.home().map(Path::to_path_buf),
             private,
+            temporary: environment.data_folder().map(|data| data.join("tmp")),
         }
     }
 }

@@ -221,3 +221,20 @@ fn access_beyond_the_sandbox_needs_approval_in_every_mode() {
     assert_eq!(running.end().0, 0);
     assert_eq!(fs::read_to_string(outside.join("new")).unwrap(), "new\n");
 }
+
+#[test]
+fn commands_of_a_tree_share_a_private_tmp_that_is_removed() {
+    let home = home();
+    let mark = format!("brigade-{}", std::process::id());
+    let write = json!({ "command": format!("echo shared > /tmp/{mark}") });
+    let read = json!({ "command": format!("cat /tmp/{mark}; ls /tmp") });
+    let script = Script::new().agent("reader", [call("shell", read), reply("{results}")]).turns([
+        call("shell", write),
+        call("delegate", json!({ "role": "reader", "task": "read" })),
+        reply("{results}"),
+    ]);
+    let done = home.run(script, &ON);
+    assert!(done.exits_with(0).stdout.contains(&format!("shared\n{mark}\n")), "{}", done.stdout);
+    assert!(!std::path::Path::new("/tmp").join(&mark).exists());
+    assert_eq!(fs::read_dir(home.home().join("tmp")).unwrap().count(), 0);
+}

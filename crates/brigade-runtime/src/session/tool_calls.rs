@@ -288,7 +288,8 @@ impl Driver {
     /// Sandbox of the commands of this session.
     fn command_sandbox(&self) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
-        CommandSandbox::new(move |extra| settings.confinement(&resolved.authority, extra))
+        let temporary = self.tree.temporary.clone();
+        CommandSandbox::new(move |extra| settings.confinement(&resolved.authority, extra, &temporary))
     }
 
     /// Reporter that publishes the progress of a call of this session.

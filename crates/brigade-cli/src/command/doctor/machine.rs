@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use brigade::sandbox::{ExtraAccess, SandboxMode, SandboxSettings};
+use brigade::sandbox::{ExtraAccess, SandboxMode, SandboxSettings, TemporaryDirectory};
 use brigade_core::grant::Authority;
 use brigade_sandbox::{Cgroups, Confinement, Enforcement, ExitReason, Job, KernelFeatures, Namespaces};
 
@@ -128,10 +128,11 @@ fn test_sandbox(
         permissions: settings.permissions.clone(),
         ..Authority::default()
     };
-    let confinement = match sandbox.confinement(&authority, &ExtraAccess::default()) {
-        Ok(confinement) => confinement,
-        Err(error) => return Ok(Err(error.to_string())),
-    };
+    let confinement =
+        match sandbox.confinement(&authority, &ExtraAccess::default(), &TemporaryDirectory::default()) {
+            Ok(confinement) => confinement,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
     let tag = format!("doctor-sandbox:{}", std::process::id());
     let job =
         Job::new("true", &settings.folder, tag, confinement).time_limit(TEST_TIMEOUT).output_limit(1024);
