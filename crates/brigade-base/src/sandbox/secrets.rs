@@ -87,9 +87,9 @@ pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
 /// Paths of a workspace with special treatment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// Secrets, and what a rule hides.
+    /// Secrets, and paths that a rule hides.
     pub(super) hidden: Vec<PathBuf>,
-    /// What a rule protects.
+    /// Paths that a rule protects.
     pub(super) protected: Vec<PathBuf>,
 }
 
