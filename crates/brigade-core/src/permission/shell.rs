@@ -52,6 +52,8 @@ const WRAPPERS: [&str; 33] = [
 ];
 /// Shells, which run their input if they have no script argument.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"];
+/// Builtins of all shells that do not run their arguments.
+const NEVER_RUN_ARGUMENTS: [&str; 7] = [":", "[", "cd", "echo", "false", "test", "true"];
 /// Wrappers that add arguments which the command line does not show.
 const FEEDERS: [&str; 2] = ["xargs", "parallel"];
 
@@ -112,6 +114,8 @@ struct PossibleCommand {
     open: bool,
     /// Whether an expansion may match a word of a rule.
     expansions_may_match: bool,
+    /// Whether quotes and comments were respected.
+    is_parsed: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -172,11 +176,28 @@ impl CommandLine {
                 break;
             }
         }
+        if best == Match::No && self.commands.iter().any(|command| command.mentions(&rule.words)) {
+            return Match::Maybe;
+        }
         best
     }
 }
 
 impl PossibleCommand {
+    /// Whether the command of a rule is among the arguments. Some programs run their arguments, and not all of them are
+    /// known.
+    fn mentions(&self, rule: &[String]) -> bool {
+        if !self.is_parsed {
+            return false;
+        }
+        let name = self.name_positions.first().and_then(|name| self.words.get(name.at));
+        if name.is_some_and(|name| NEVER_RUN_ARGUMENTS.contains(&name.text.as_str())) {
+            return false;
+        }
+        let mut positions = (1..self.words.len()).map(|at| NamePosition { at, name: false });
+        positions.any(|start| self.compare(start, rule) == Match::Yes)
+    }
+
     /// Compares a rule with the command that starts here. Its words must occur in order and at the front. Options
     /// in between, possibly with a value, do not hide the words after them. An option that the rule names may come
     /// after any word, because most programs accept that.
@@ -246,6 +267,7 @@ impl CommandCollector {
             name_positions: vec![NamePosition { at, name: true }],
             open: false,
             expansions_may_match,
+            is_parsed: depth.is_some(),
         };
         if let Some(word) = command.words.get(at) {
             let name = base_name(&word.text).to_ascii_lowercase();
@@ -269,6 +291,11 @@ impl CommandCollector {
             if at > wrapper {
                 name_positions.push(NamePosition { at, name: front });
                 self.queue_nested(&word.text, front, depth);
+                if let Some(start) = split_string(&word.text) {
+                    let rest = words.iter().skip(at + 1).map(|word| word.text.as_str());
+                    let line: Vec<&str> = std::iter::once(start).chain(rest).collect();
+                    self.queue_nested(&line.join(" "), true, depth);
+                }
             }
             let option = word.text.starts_with('-');
             if front && is_wrapper(&name) {
@@ -308,6 +335,15 @@ impl CommandCollector {
         self.nested_bytes += text.len();
         self.queue.push_back((text.to_owned(), depth + 1));
     }
+}
+
+/// Returns the start of a command line that is attached to an option, as in `env -S'…'`.
+fn split_string(option: &str) -> Option<&str> {
+    if let Some(line) = option.strip_prefix("--split-string=") {
+        return Some(line);
+    }
+    let letters = option.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+    letters.split_once('S').map(|(_, line)| line).filter(|line| !line.is_empty())
 }
 
 /// Whether a word in front of a command does not determine which command runs.

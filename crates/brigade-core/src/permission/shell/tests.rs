@@ -63,6 +63,12 @@ fn arguments_of_wrappers_are_commands_of_their_own() {
         ("sudo ls $X", Match::No),
         ("alias g=git", Match::Maybe),
         ("sudo -u root git clean", Match::Yes),
+        ("env -S'git clean -fd'", Match::Yes),
+        ("env -Sgit clean", Match::Yes),
+        ("chrt 1 git clean", Match::Maybe),
+        ("chrt 1 git status", Match::No),
+        ("echo git clean", Match::No),
+        ("/bin/echo git clean", Match::Maybe),
     ] {
         assert!(verdict("git clean", command) == expected, "{command}");
     }

@@ -94,6 +94,15 @@ fn undecidable_deny_rule_asks() {
         "eval \"$X\"",
         "bash <<< \"$X\"",
         "find . -exec git {} \\;",
+        "chrt -i 0 git clean",
+        "prlimit --core=0 git clean -fd",
+        "setarch -R /usr/bin/git clean",
+        "nsenter -t 1 git clean",
+        "setpriv --no-new-privs git clean",
+        "choom -n 0 -- git clean",
+        "logsave log git clean",
+        "/lib64/ld-linux-x86-64.so.2 /usr/bin/git clean",
+        "unknown-program --run git clean",
     ] {
         assert!(is_ask(run(&no_clean(), command)), "{command}: {:?}", run(&no_clean(), command));
         assert!(is_allow(run(&permissions(Mode::Auto, &[], &[], &[]), command)), "{command}");
