@@ -80,6 +80,9 @@ pub enum Network {
     /// Only a loopback interface of its own.
     #[default]
     Off,
+    /// A loopback interface of its own, with a listener that the runner serves as an HTTP proxy: see
+    /// [`Job::on_proxy`](crate::Job::on_proxy).
+    Proxy,
     /// The network of the host.
     On,
 }

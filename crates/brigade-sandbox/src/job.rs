@@ -38,8 +38,20 @@ pub struct Job {
     pub limits: ResourceLimits,
     /// Part of the system that the command can reach. The guard refuses the job if it cannot enforce it.
     pub confinement: Confinement,
+    /// Gets the listener of the proxy, if the sandbox has [`Network::Proxy`](crate::Network::Proxy).
+    pub on_proxy: Option<ProxyHandler>,
     /// Identifies the guard in the process table: `<session>:<call>`, of ASCII letters, digits and `.:_-`.
     pub tag: String,
+}
+
+/// Function that gets the listener of a proxy.
+#[derive(Clone)]
+pub struct ProxyHandler(pub(crate) std::sync::Arc<dyn Fn(std::net::TcpListener) + Send + Sync>);
+
+impl std::fmt::Debug for ProxyHandler {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ProxyHandler(..)")
+    }
 }
 
 /// Limits that the kernel enforces on each process of the command. `None` keeps the runner's own limit.
@@ -169,8 +181,15 @@ impl Job {
             output_limit: 64 << 10,
             limits: ResourceLimits::default(),
             confinement,
+            on_proxy: None,
             tag: tag.into(),
         }
+    }
+
+    /// Sets the function that gets the listener of the proxy. It listens on the loopback interface of the sandbox, so
+    /// whoever accepts its connections decides what the command can reach.
+    pub fn on_proxy(self, handler: impl Fn(std::net::TcpListener) + Send + Sync + 'static) -> Job {
+        Job { on_proxy: Some(ProxyHandler(std::sync::Arc::new(handler))), ..self }
     }
 
     /// Sets the complete environment.

@@ -48,8 +48,8 @@ pub use confinement::{Confinement, Enforcement, Network, Sandbox, SandboxLimits}
 pub use error::GuardError;
 pub use guard::guard_main;
 pub use job::{
-    ExitReason, GuardCommand, Job, JobResult, OutputPiece, ResourceLimits, SandboxLimit, shell_quoted,
-    single_quoted,
+    ExitReason, GuardCommand, Job, JobResult, OutputPiece, ProxyHandler, ResourceLimits, SandboxLimit,
+    shell_quoted, single_quoted,
 };
 pub use kernel_features::{Cgroups, KernelFeatures, Namespaces};
 pub use os::stop_at_terminal;

@@ -29,6 +29,9 @@ pub(crate) enum Streams {
 /// job.
 pub(crate) const READY: u8 = b'R';
 
+/// Byte that comes with the listener of a proxy, on the guard's standard input.
+pub(crate) const PROXY: u8 = b'P';
+
 /// The guard's exit code if no complete job arrived and nothing was run.
 pub(crate) const EXIT_NO_JOB: i32 = 3;
 

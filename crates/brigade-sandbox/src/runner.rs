@@ -9,12 +9,14 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::processes::signal;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
-use crate::{Confinement, Enforcement, ExitReason, GuardCommand, GuardError, Job, JobResult, Sandbox, os};
+use crate::{
+    Confinement, Enforcement, ExitReason, GuardCommand, GuardError, Job, JobResult, ProxyHandler, Sandbox, os,
+};
 
 /// Time that a guard has to become ready. It only has to start, but the machine may be busy.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -90,6 +92,7 @@ async fn run_job(
     let time_limit = job.time_limit;
     let message = protocol::frame(&JobMessage::new(&job, streams))
         .map_err(|error| GuardError::InvalidJob { tag: job.tag.clone(), reason: error.to_string() })?;
+    let handler = job.on_proxy.clone();
     let mut guard_process = GuardProcess::start(guard, &job, socket)?;
 
     let job_sent = tokio::select! {
@@ -107,6 +110,7 @@ async fn run_job(
             result = &mut report => return guard_process.finish(result).await,
             () = &mut cancel => {}
             () = sleep(time_limit.saturating_add(REPORT_TIMEOUT)) => {}
+            () = deliver_proxy(guard_process.input.as_ref(), handler) => {}
         }
     }
     guard_process.request_end();
@@ -114,6 +118,42 @@ async fn run_job(
         Ok(result) => guard_process.finish(result).await,
         Err(_) => Err(guard_process.kill_unresponsive(time_limit).await),
     }
+}
+
+/// Waits for the listener of the proxy and hands it over. Never returns.
+async fn deliver_proxy(input: Option<&UnixStream>, handler: Option<ProxyHandler>) {
+    if let (Some(input), Some(ProxyHandler(handler))) = (input, handler) {
+        let received = input.async_io(tokio::io::Interest::READABLE, || receive_listener(input)).await;
+        // Without it, every connection of the command is refused.
+        if let Ok(Some(listener)) = received {
+            handler(listener);
+        }
+    }
+    std::future::pending().await
+}
+
+/// Receives a listener. `None` if the message is something else.
+#[cfg(target_os = "linux")]
+fn receive_listener(input: &UnixStream) -> io::Result<Option<std::net::TcpListener>> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(input, &mut [io::IoSliceMut::new(&mut byte)], &mut control, flags)?;
+    if received.bytes != 1 || byte[0] != protocol::PROXY {
+        return Ok(None);
+    }
+    let mut descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok(descriptors.next().and_then(|mut descriptors| descriptors.next()).map(std::net::TcpListener::from))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn receive_listener(_input: &UnixStream) -> io::Result<Option<std::net::TcpListener>> {
+    Ok(None)
 }
 
 /// Reason why there is no report.
@@ -140,7 +180,7 @@ impl From<io::Error> for ReportError {
 /// A started guard, and the two pipes to it.
 struct GuardProcess {
     child: Child,
-    input: Option<ChildStdin>,
+    input: Option<UnixStream>,
     output: Option<ChildStdout>,
     output_limit: usize,
     tag: String,
@@ -150,18 +190,20 @@ struct GuardProcess {
 impl GuardProcess {
     #[expect(clippy::disallowed_methods, reason = "processes are started only in this crate")]
     fn start(guard: &GuardCommand, job: &Job, socket: Option<OwnedFd>) -> Result<Self, GuardError> {
+        let failed =
+            |source| GuardError::CannotStart { tag: job.tag.clone(), program: guard.program.clone(), source };
+        // A socket, because a sandbox sends the listener of its proxy.
+        let (input, theirs) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+        input.set_nonblocking(true).map_err(failed)?;
+        let input = UnixStream::from_std(input).map_err(failed)?;
         let mut command = Command::new(&guard.program);
         command.args(&guard.arguments).arg(&job.tag).env_clear();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped());
         command.stderr(socket.map_or_else(Stdio::null, Stdio::from));
         os::detach(command.as_std_mut());
-        let mut child = command.spawn().map_err(|source| GuardError::CannotStart {
-            tag: job.tag.clone(),
-            program: guard.program.clone(),
-            source,
-        })?;
+        let mut child = command.spawn().map_err(failed)?;
         Ok(Self {
-            input: child.stdin.take(),
+            input: Some(input),
             output: child.stdout.take(),
             child,
             output_limit: job.output_limit,

@@ -276,6 +276,30 @@ async fn network_is_off_and_loopback_is_private() {
 }
 
 #[tokio::test]
+async fn proxy_of_a_sandbox_is_served_by_the_runner() {
+    let place = Place::new();
+    let mut job = job("echo $HTTPS_PROXY $no_proxy; python3 -c 'import os, socket, urllib.parse; \
+         u = urllib.parse.urlparse(os.environ[\"http_proxy\"]); s = socket.create_connection((u.hostname, u.port)); \
+         s.sendall(b\"ping\"); print(s.recv(9).decode())'");
+    job.directory = place.path("project");
+    job.confinement = Confinement::Sandbox(Box::new(Sandbox { network: Network::Proxy, ..place.sandbox() }));
+    let job = job.on_proxy(|listener| {
+        std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut ping = [0; 4];
+            std::io::Read::read_exact(&mut client, &mut ping).unwrap();
+            assert_eq!(&ping, b"ping");
+            client.write_all(b"pong").unwrap();
+        });
+    });
+    let output = text(&finish(job).await.unwrap());
+    assert!(
+        output.starts_with("http://127.0.0.1:") && output.ends_with(" localhost,127.0.0.1,::1\npong\n"),
+        "{output}"
+    );
+}
+
+#[tokio::test]
 async fn host_sockets_are_hidden_unless_named() {
     let place = Place::new();
     let named = place.path("outside/named.sock");

@@ -5,9 +5,11 @@
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, WaitOptions, getpid, set_dumpable_behavior, wait,
 };
@@ -18,6 +20,7 @@ use super::landlock_rules;
 use super::mounts;
 use super::placeholders::Placeholders;
 use super::syscalls::SyscallFilters;
+use crate::protocol::PROXY;
 use crate::{Network, Sandbox, os};
 
 /// The first process, as its guard sees it.
@@ -65,6 +68,7 @@ impl Init {
             let result = set_up(&mut alive, user, sandbox, placeholders)
                 .map_err(StartError::Sandbox)
                 .and_then(|()| enter(directory))
+                .and_then(|()| provide_proxy(&mut command, sandbox))
                 .and_then(|()| start(&mut command, sandbox, filters, limits));
             // The pipes of the command would stay open in this process.
             drop(command);
@@ -113,7 +117,7 @@ fn namespaces(sandbox: &Sandbox) -> libc::c_int {
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
     match sandbox.network {
-        Network::Off => always | libc::CLONE_NEWNET,
+        Network::Off | Network::Proxy => always | libc::CLONE_NEWNET,
         Network::On => always,
     }
 }
@@ -129,10 +133,41 @@ fn set_up(
         .map_err(at("tie the sandbox to its guard"))?;
     alive.read_exact(&mut [0]).map_err(at("reach the guard"))?;
     map_user(user)?;
-    if sandbox.network == Network::Off {
+    if sandbox.network != Network::On {
         os::enable_loopback().map_err(at("enable the loopback interface"))?;
     }
     mounts::build(sandbox, placeholders)
+}
+
+/// Variables that make programs use a proxy, and those that keep them from using it for themselves.
+const PROXY_VARIABLES: [&str; 6] =
+    ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "https_proxy", "http_proxy"];
+const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// Creates the listener of the proxy in this network namespace, gives it to the runner, and tells the command about it.
+fn provide_proxy(command: &mut Command, sandbox: &Sandbox) -> Result<(), StartError> {
+    if sandbox.network != Network::Proxy {
+        return Ok(());
+    }
+    let failed = |error| StartError::Sandbox(Failure::unsupported("create the proxy", error));
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let address = format!("http://{}", listener.local_addr().map_err(failed)?);
+    send_descriptor(rustix::stdio::stdin(), listener.as_fd()).map_err(failed)?;
+    command.envs(PROXY_VARIABLES.map(|name| (name, address.as_str())));
+    command.envs(NO_PROXY_VARIABLES.map(|name| (name, "localhost,127.0.0.1,::1")));
+    Ok(())
+}
+
+/// Sends a descriptor over a UNIX socket.
+fn send_descriptor(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [descriptor];
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("the descriptor does not fit into the message"));
+    }
+    sendmsg(socket, &[io::IoSlice::new(&[PROXY])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 /// Keeps the ids of user and group. The files of a process that is not dumpable belong to root, so it is dumpable meanwhile.

@@ -88,8 +88,8 @@ impl SyscallFilters {
             .map(|request| argument(1, SeccompCmpOp::Eq, request).and_then(|is| rule(vec![is])));
         rules.insert(libc::SYS_ioctl, requests.into_iter().collect::<io::Result<_>>()?);
         let families = match sandbox.network {
-            crate::Network::Off if !has_network_namespace => &ISOLATED_FAMILIES[..1],
-            crate::Network::Off | crate::Network::On => &ISOLATED_FAMILIES[..],
+            crate::Network::Off | crate::Network::Proxy if !has_network_namespace => &ISOLATED_FAMILIES[..1],
+            crate::Network::Off | crate::Network::Proxy | crate::Network::On => &ISOLATED_FAMILIES[..],
         };
         let other_family = families.iter().map(|family| argument(0, SeccompCmpOp::Ne, *family as u64));
         rules.insert(libc::SYS_socket, vec![rule(other_family.collect::<io::Result<_>>()?)?]);
