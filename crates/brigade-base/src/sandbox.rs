@@ -6,7 +6,7 @@ mod temporary;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use brigade_core::grant::{Access, Authority};
@@ -91,6 +91,9 @@ impl SandboxSettings {
             return Ok(Confinement::None);
         }
         let workspace = Path::new(&authority.workspace);
+        if self.home.as_deref().is_some_and(|home| home.starts_with(workspace)) {
+            return Err(SandboxError::Home);
+        }
         let granted = self.granted(workspace, extra)?;
         let mut writable = match mode {
             SandboxMode::ReadOnly => Vec::new(),
@@ -99,7 +102,10 @@ impl SandboxSettings {
                     "" => workspace.to_path_buf(),
                     path => workspace.join(path),
                 });
-                existing(folders.chain(self.write.iter().cloned()))
+                let mut writable = existing(folders);
+                writable.retain(|path| path.starts_with(workspace));
+                writable.extend(existing(self.write.iter().cloned()));
+                writable
             }
         };
         writable.extend(granted.iter().cloned());
@@ -126,6 +132,9 @@ impl SandboxSettings {
         Ok(Confinement::Sandbox(Box::new(Sandbox {
             discarded: os_strings(caches.filter(|cache| !contains_any(cache, &writable))),
             protected: os_strings(protected),
+            forbidden: os_strings(
+                [protected::redirection(&workspace.join(".git"))].into_iter().chain(scan.forbidden),
+            ),
             hidden: os_strings(hidden.filter(stays_hidden)),
             writable: os_strings(writable.into_iter()),
             visible: os_strings(
@@ -140,19 +149,38 @@ impl SandboxSettings {
         })))
     }
 
-    /// Real paths of what the user approved. Nobody can approve access to the files of the program itself.
+    /// Paths that the user approved. They must not lead elsewhere, because the user saw them as they are. Nobody can approve
+    /// access to the files of the program itself.
     fn granted(&self, workspace: &Path, extra: &ExtraAccess) -> Result<Vec<PathBuf>, SandboxError> {
+        let private = existing(self.private.iter().cloned());
         let real = |path: &String| {
-            let real = workspace.join(path).canonicalize();
-            let real =
-                real.map_err(|error| SandboxError::Path { path: path.clone(), reason: error.to_string() })?;
-            match self.private.iter().any(|private| real.starts_with(private) || private.starts_with(&real)) {
+            let fail = |reason: &str| SandboxError::Path { path: path.clone(), reason: reason.to_owned() };
+            let real = workspace.join(path).canonicalize().map_err(|error| fail(&error.to_string()))?;
+            if real != normalized(&workspace.join(path)) {
+                return Err(fail("it is a link, or below one"));
+            }
+            match private.iter().any(|private| real.starts_with(private) || private.starts_with(&real)) {
                 true => Err(SandboxError::Private { path: path.clone() }),
                 false => Ok(real),
             }
         };
         extra.write.iter().map(real).collect()
     }
+}
+
+/// Resolves `.` and `..` without following links.
+fn normalized(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normalized.pop();
+            }
+            part => normalized.push(part),
+        }
+    }
+    normalized
 }
 
 /// Access beyond the sandbox that the user approved for one command.
@@ -256,6 +284,12 @@ pub enum SandboxError {
         /// Maximum number of files and directories.
         limit: usize,
     },
+    /// The workspace contains the home directory.
+    #[error(
+        "cannot start the command in a sandbox: the workspace contains your home directory. \
+         Work in a project directory, or turn the sandbox off with `sandbox.mode`"
+    )]
+    Home,
     /// The directory for temporary files cannot be created.
     #[error("cannot create a directory for temporary files: {0}. Check the data directory of Brigade")]
     Temporary(#[from] std::io::Error),

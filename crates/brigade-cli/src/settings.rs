@@ -401,7 +401,7 @@ fn private_paths(environment: &Environment, store: &StoreAddress) -> Vec<PathBuf
         file.push(suffix);
         PathBuf::from(file)
     };
-    let stores = ["", "-wal", "-shm", "-journal"].map(beside);
+    let stores = ["", "-wal", "-shm", "-journal", ".lock", ".waiting"].map(beside);
     environment.config_folder().into_iter().chain(environment.data_folder()).chain(stores).collect()
 }
 

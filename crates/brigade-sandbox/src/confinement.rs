@@ -43,6 +43,10 @@ pub struct Sandbox {
     pub discarded: Vec<OsString>,
     /// Paths below the writable ones that stay read-only. A missing one cannot be created.
     pub protected: Vec<OsString>,
+    /// Missing paths below the writable ones that are removed after the command if it created them. They are for files that
+    /// other programs would misread a placeholder for.
+    #[serde(default)]
+    pub forbidden: Vec<OsString>,
     /// Files and directories that can be neither read nor written.
     pub hidden: Vec<OsString>,
     /// Directory of the host that is `/tmp` inside, or an empty one that is discarded.
@@ -107,8 +111,15 @@ impl Sandbox {
 
     /// All paths.
     fn paths(&self) -> impl Iterator<Item = &Path> {
-        let lists =
-            [&self.writable, &self.visible, &self.discarded, &self.protected, &self.hidden, &self.sockets];
+        let lists = [
+            &self.writable,
+            &self.visible,
+            &self.discarded,
+            &self.protected,
+            &self.forbidden,
+            &self.hidden,
+            &self.sockets,
+        ];
         lists.into_iter().flatten().chain(&self.temporary).map(Path::new)
     }
 

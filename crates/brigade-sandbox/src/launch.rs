@@ -13,7 +13,7 @@ use crate::linux::{
     SyscallFilters,
     init::{Init, StartError},
     only_layer,
-    placeholders::Placeholders,
+    placeholders::{Placeholders, first_missing},
 };
 use crate::os;
 use crate::protocol::{JobMessage, Report, Streams};
@@ -35,10 +35,11 @@ enum Confined {
     Namespaces {
         init: Init,
         _placeholders: Placeholders,
+        missing: Vec<MissingPath>,
     },
     #[cfg(target_os = "linux")]
     Landlock {
-        missing: Vec<OsString>,
+        missing: Vec<MissingPath>,
     },
 }
 
@@ -73,8 +74,9 @@ impl Launched {
             Confined::No => (reason, Vec::new()),
             // The first process of the sandbox passes on the status of the command.
             #[cfg(target_os = "linux")]
-            Confined::Namespaces { init, .. } => {
-                (reason.map(|reason| init.command_status().map_or(reason, raw_exit_reason)), Vec::new())
+            Confined::Namespaces { init, missing, .. } => {
+                let reason = reason.map(|reason| init.command_status().map_or(reason, raw_exit_reason));
+                (reason, remove_all(missing))
             }
             #[cfg(target_os = "linux")]
             Confined::Landlock { missing } => (reason, remove_all(missing)),
@@ -105,12 +107,13 @@ fn start_in_sandbox(
     let placeholders = Placeholders::create(&sandbox).map_err(|error| Report::CannotConfine {
         reason: format!("cannot protect missing paths: {error}"),
     })?;
+    let missing = missing_paths(&sandbox, &sandbox.forbidden);
     let (command_line, output) = command(job, socket).map_err(cannot_run)?;
     let limits = resource_limits(&job.limits);
     let failure = match Init::start(&sandbox, &placeholders, &job.directory(), limits, command_line) {
         Ok(init) => {
             let main = init.pid;
-            let confined = Confined::Namespaces { init, _placeholders: placeholders };
+            let confined = Confined::Namespaces { init, _placeholders: placeholders, missing };
             return Ok(Launched { main, output, confined });
         }
         Err(StartError::Directory(reason)) => return Err(Report::Directory { reason }),
@@ -158,8 +161,8 @@ fn start_with_landlock(
     enter(job).map_err(Reported)?;
     let mut rules = Some(only_layer(sandbox).map_err(Rules)?);
     let filters = SyscallFilters::compile(sandbox, false).map_err(Rules)?;
-    let is_missing = |path: &&OsString| std::path::Path::new(path).symlink_metadata().is_err();
-    let missing = sandbox.protected.iter().filter(is_missing).cloned().collect();
+    let mut missing = missing_paths(sandbox, &sandbox.protected);
+    missing.extend(missing_paths(sandbox, &sandbox.forbidden));
     let (mut command, output) = command(job, socket).map_err(|error| Reported(cannot_run(error)))?;
     if let Some(temporary) = &sandbox.temporary {
         command.env("TMPDIR", temporary);
@@ -185,8 +188,13 @@ fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
     let table = std::fs::read("/proc/net/unix").unwrap_or_default();
     // The path is the eighth field. A name in the abstract namespace starts with `@`.
     let paths = table.split(|byte| *byte == b'\n').skip(1).filter_map(|line| {
-        let start = line.iter().position(|byte| *byte == b'/')?;
-        Some(PathBuf::from(OsString::from_vec(line[start..].to_vec())))
+        let mut rest = line;
+        for _ in 0..7 {
+            let field = rest.iter().position(|byte| *byte != b' ').map(|start| &rest[start..])?;
+            rest = field.iter().position(|byte| *byte == b' ').map(|end| &field[end..])?;
+        }
+        let path = rest.strip_prefix(b" ").filter(|path| path.starts_with(b"/"))?;
+        Some(PathBuf::from(OsString::from_vec(path.to_vec())))
     });
     let is_private =
         |path: &PathBuf| ["/run", "/tmp", "/var/tmp", "/dev"].iter().any(|root| path.starts_with(root));
@@ -195,15 +203,48 @@ fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
     found.map(OsString::from).collect()
 }
 
+/// Protected path that did not exist when a command started.
+#[cfg(target_os = "linux")]
+struct MissingPath {
+    path: std::path::PathBuf,
+    /// Its directory, opened before the command could replace it.
+    directory: std::fs::File,
+}
+
+#[cfg(target_os = "linux")]
+impl MissingPath {
+    fn open(path: std::path::PathBuf) -> Option<MissingPath> {
+        let directory = std::fs::File::open(path.parent()?).ok()?;
+        Some(MissingPath { path, directory })
+    }
+
+    /// Removes what the command created there, without following links. Returns its path.
+    fn remove(self) -> Option<OsString> {
+        use std::os::fd::AsRawFd;
+        let name = self.path.file_name()?;
+        let entry =
+            std::path::Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(name);
+        let removed = match entry.symlink_metadata().ok()?.is_dir() {
+            true => std::fs::remove_dir_all(&entry),
+            false => std::fs::remove_file(&entry),
+        };
+        removed.ok().map(|()| self.path.into_os_string())
+    }
+}
+
+/// Those of the paths that do not exist, by their first missing component.
+#[cfg(target_os = "linux")]
+fn missing_paths(sandbox: &Sandbox, paths: &[OsString]) -> Vec<MissingPath> {
+    let missing = |path: &OsString| MissingPath::open(first_missing(sandbox, std::path::Path::new(path), 0)?);
+    paths.iter().filter_map(missing).collect()
+}
+
 /// Removes protected paths that the command created.
 #[cfg(target_os = "linux")]
-fn remove_all(paths: Vec<OsString>) -> Vec<OsString> {
-    let remove = |path: &OsString| match std::path::Path::new(path).symlink_metadata() {
-        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path).is_ok(),
-        Ok(_) => std::fs::remove_file(path).is_ok(),
-        Err(_) => false,
-    };
-    paths.into_iter().filter(remove).collect()
+fn remove_all(paths: Vec<MissingPath>) -> Vec<OsString> {
+    let mut removed: Vec<OsString> = paths.into_iter().filter_map(MissingPath::remove).collect();
+    removed.dedup();
+    removed
 }
 
 /// Enters the working directory. The guard does it itself, because a failed spawn would not distinguish a missing directory

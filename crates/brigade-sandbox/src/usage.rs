@@ -8,7 +8,7 @@ pub(crate) fn exceeded_limit(sandbox: &Sandbox) -> Option<SandboxLimit> {
     use crate::processes::ProcessTable;
     let limits = &sandbox.limits;
     if let Some(floor) = limits.free_disk_bytes
-        && sandbox.writable.iter().filter_map(free_bytes).any(|free| free < floor)
+        && sandbox.writable.iter().chain(&sandbox.temporary).filter_map(free_bytes).any(|free| free < floor)
     {
         return Some(SandboxLimit::FreeDisk);
     }

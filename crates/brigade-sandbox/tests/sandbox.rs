@@ -200,6 +200,57 @@ async fn hidden_paths_cannot_be_read_by_any_way() {
     assert_eq!(fs::read_to_string(place.path("project/.env")).unwrap(), "CANARY");
 }
 
+/// What hides a secret in one command must still hide it in the next.
+#[tokio::test]
+async fn hidden_paths_and_their_directories_cannot_be_moved() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("project/a/b")).unwrap();
+    fs::write(place.path("project/a/b/.env"), "CANARY").unwrap();
+    let mut sandbox = place.sandbox();
+    sandbox.hidden.push(place.path("project/a/b/.env").into());
+    let attack = "mv a node_modules; mv a/b a/c; mv a/b/.env x; rm -rf a; ln -sfn /tmp a; cat node_modules/b/.env x 2>&1; true";
+    let result = place.run_in(sandbox, attack).await;
+    assert!(!text(&result).contains("CANARY"), "{}", text(&result));
+    assert_eq!(fs::read_to_string(place.path("project/a/b/.env")).unwrap(), "CANARY");
+}
+
+#[tokio::test]
+async fn missing_protected_paths_behind_links_cannot_be_created() {
+    let place = Place::new();
+    let project = place.path("project");
+    std::os::unix::fs::symlink("conf/mcp.json", project.join(".mcp.json")).unwrap();
+    fs::create_dir(project.join("dot")).unwrap();
+    std::os::unix::fs::symlink("dot", project.join(".claude")).unwrap();
+    let attack = "mkdir -p conf; echo {} > conf/mcp.json; mkdir dot/agents; echo evil > dot/agents/e.md; \
+                  rm .mcp.json .claude; true";
+    place.run(attack).await;
+    assert!(!project.join(".mcp.json").exists() && !project.join(".claude/agents").exists());
+    assert!(project.join(".mcp.json").is_symlink() && project.join(".claude").is_symlink());
+    assert!(!project.join("conf").exists(), "the placeholder is gone");
+}
+
+#[tokio::test]
+async fn forbidden_paths_are_removed_after_the_command() {
+    let place = Place::new();
+    let sandbox = Sandbox { forbidden: vec![place.path("project/.git/commondir").into()], ..place.sandbox() };
+    let result =
+        place.run_in(sandbox, "echo ../evil > .git/commondir && git --version >/dev/null && echo done").await;
+    assert_eq!(text(&result), "done\n");
+    assert_eq!(result.removed, [place.path("project/.git/commondir").into_os_string()]);
+    assert!(!place.path("project/.git/commondir").exists());
+}
+
+#[tokio::test]
+async fn private_directories_in_memory_are_limited() {
+    let place = Place::new();
+    let limits = SandboxLimits { memory_bytes: Some(64 << 20), ..SandboxLimits::default() };
+    for directory in ["/dev/shm", "/run", "/tmp", "/var/tmp"] {
+        let sandbox = Sandbox { limits, ..place.sandbox() };
+        let result = place.run_in(sandbox, &format!("head -c 100M /dev/zero > {directory}/x; echo $?")).await;
+        assert!(text(&result).contains("No space left on device"), "{directory}: {}", text(&result));
+    }
+}
+
 #[tokio::test]
 async fn temporary_directories_are_private_and_discarded() {
     let place = Place::new();
@@ -649,6 +700,33 @@ async fn protected_paths_that_appeared_under_landlock_are_removed() {
     assert_eq!(text(&result), "created\n");
     assert_eq!(result.removed, [place.path("project/src/.brigade").into_os_string()]);
     assert!(!place.path("project/src/.brigade").exists());
+}
+
+/// The paths to remove are those of the workspace, whatever the command put in their place.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn removal_under_landlock_follows_no_link() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("victim/agents")).unwrap();
+    fs::write(place.path("victim/agents/a.md"), "mine").unwrap();
+    let (_kept, guard) = guard_that_cannot(CLONE);
+    let missing =
+        ["project/src/.claude/agents", "project/src/deep/.brigade"].map(|name| place.path(name).into());
+    fs::create_dir(place.path("project/src/deep")).unwrap();
+    let sandbox = Sandbox {
+        allow_landlock_only: true,
+        protected: missing.into(),
+        hidden: Vec::new(),
+        ..place.sandbox()
+    };
+    let command = format!(
+        "ln -s {0} src/.claude; mv src/deep src/other; ln -s {0} src/deep; mkdir src/other/.brigade",
+        place.path("victim").display()
+    );
+    run_by(&guard, &place, sandbox, &command).await.unwrap();
+    assert_eq!(fs::read_to_string(place.path("victim/agents/a.md")).unwrap(), "mine");
+    assert!(!place.path("project/src/.claude").is_symlink());
+    assert!(!place.path("project/src/other/.brigade").exists());
 }
 
 #[cfg(target_arch = "x86_64")]

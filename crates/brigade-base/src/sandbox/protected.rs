@@ -5,7 +5,23 @@ use std::path::{Path, PathBuf};
 use crate::project_files::{COVERED_DIRS, INSTRUCTION_FILES, MCP_FILE};
 
 /// Files of a git directory that name programs to run.
-const GIT_CONTROL: [&str; 4] = ["config", "config.worktree", "hooks", "info/attributes"];
+const GIT_CONTROL: [&str; 5] = ["config", "config.worktree", "gitdir", "hooks", "info/attributes"];
+
+/// Settings of editors and agents that name programs to run.
+const TOOL_SETTINGS: [&str; 12] = [
+    ".claude",
+    ".codex",
+    ".copilot",
+    ".cursor",
+    ".envrc",
+    ".factory",
+    ".gemini",
+    ".husky",
+    ".idea",
+    ".opencode",
+    ".vscode",
+    ".zed",
+];
 
 /// Files in the home directory that shells and other programs run.
 const HOME_FILES: [&str; 18] = [
@@ -31,7 +47,7 @@ const HOME_FILES: [&str; 18] = [
 
 /// Protected paths of a workspace, whether or not they exist.
 pub(super) fn in_workspace(workspace: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = COVERED_DIRS.into_iter().chain(INSTRUCTION_FILES).chain([MCP_FILE]);
+    let names = COVERED_DIRS.into_iter().chain(TOOL_SETTINGS).chain(INSTRUCTION_FILES).chain([MCP_FILE]);
     let own: Vec<PathBuf> = names.map(|name| workspace.join(name)).collect();
     own.into_iter().chain(git_files(&workspace.join(".git")))
 }
@@ -42,10 +58,12 @@ pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Control files of a repository. In a worktree and a submodule, `.git` is a file that names the directory.
-fn git_files(git: &Path) -> Vec<PathBuf> {
+pub(super) fn git_files(git: &Path) -> Vec<PathBuf> {
     let control = |directory: &Path| GIT_CONTROL.map(|name| directory.join(name));
     let Ok(text) = std::fs::read_to_string(git) else {
-        return control(git).into();
+        let mut files: Vec<PathBuf> = control(git).into();
+        files.extend(submodules(&git.join("modules"), 0).iter().flat_map(|directory| control(directory)));
+        return files;
     };
     let mut files = vec![git.to_path_buf()];
     if let Some(target) = text.lines().next().and_then(|line| line.strip_prefix("gitdir: "))
@@ -56,6 +74,28 @@ fn git_files(git: &Path) -> Vec<PathBuf> {
         files.push(directory.join("gitdir"));
     }
     files
+}
+
+/// File of a git directory that leads to another configuration. git would misread a placeholder for it.
+pub(super) fn redirection(git: &Path) -> PathBuf {
+    git.join("commondir")
+}
+
+/// Git directories of submodules, which may be nested in directories.
+fn submodules(modules: &Path, depth: usize) -> Vec<PathBuf> {
+    const MAX_DEPTH: usize = 8;
+    let Ok(entries) = std::fs::read_dir(modules) else { return Vec::new() };
+    let directories = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    let mut found = Vec::new();
+    for directory in directories {
+        if directory.join("HEAD").exists() {
+            found.extend(submodules(&directory.join("modules"), depth + 1));
+            found.push(directory);
+        } else if depth < MAX_DEPTH {
+            found.extend(submodules(&directory, depth + 1));
+        }
+    }
+    found
 }
 
 #[cfg(test)]

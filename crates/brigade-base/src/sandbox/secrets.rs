@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use brigade_core::permission::Permissions;
 
 use super::SandboxError;
+use super::protected::{git_files, redirection};
 
 /// Maximum number of files and directories that are visited for one command.
 const MAX_ENTRIES: usize = 100_000;
@@ -77,7 +78,7 @@ const SECRET_NAMES: [&str; 10] = [
 const KEY_SUFFIXES: [&str; 4] = ["key", "p12", "pem", "pfx"];
 
 /// Suffixes of examples, which contain no secrets.
-const EXAMPLES: [&str; 6] = ["defaults", "dist", "example", "sample", "template", "test"];
+const EXAMPLES: [&str; 4] = ["dist", "example", "sample", "template"];
 
 /// Credentials of a home directory that exist.
 pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
@@ -91,18 +92,27 @@ pub(super) struct Scan {
     pub(super) hidden: Vec<PathBuf>,
     /// Paths that a rule protects.
     pub(super) protected: Vec<PathBuf>,
+    /// Files of repositories that must not be created.
+    pub(super) forbidden: Vec<PathBuf>,
 }
 
-/// Looks for secrets, and for files that a rule with a path denies or asks about. Links are not followed: what they lead to
-/// is found at its own place.
+/// Looks for secrets, for repositories, and for files that a rule with a path denies or asks about. Links to directories are
+/// not followed: what they lead to is found at its own place.
 pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, SandboxError> {
     let mut scan = Scan::default();
     let mut entries = 0;
     let mut pending = vec![(workspace.to_path_buf(), String::new(), 0)];
     while let Some((directory, relative, depth)) = pending.pop() {
-        // What cannot be listed cannot be read by a command either.
-        let Ok(listing) = fs::read_dir(&directory) else { continue };
-        for entry in listing.flatten() {
+        // A directory that cannot be listed may still be entered, and its owner can make it readable.
+        let Ok(listing) = fs::read_dir(&directory) else {
+            scan.hidden.push(directory);
+            continue;
+        };
+        for entry in listing {
+            let Ok(entry) = entry else {
+                scan.hidden.push(directory.clone());
+                break;
+            };
             entries += 1;
             if entries > MAX_ENTRIES {
                 return Err(SandboxError::TooManyFiles { limit: MAX_ENTRIES });
@@ -112,8 +122,9 @@ pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, 
                 "" => name.to_string_lossy().into_owned(),
                 relative => format!("{relative}/{}", name.to_string_lossy()),
             };
-            let Ok(kind) = entry.file_type() else { continue };
-            if !permissions.may_read(&relative) || (kind.is_file() && is_secret(&name, &path)) {
+            let kind = entry.file_type();
+            let is_dir = kind.as_ref().is_ok_and(fs::FileType::is_dir);
+            if !permissions.may_read(&relative) || kind.is_err() || (!is_dir && is_secret(&name, &path)) {
                 scan.hidden.push(path);
                 continue;
             }
@@ -121,8 +132,15 @@ pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, 
                 scan.protected.push(path);
                 continue;
             }
-            if kind.is_dir() && depth < MAX_DEPTH && !GENERATED.iter().any(|generated| name == *generated) {
-                pending.push((path, relative, depth + 1));
+            if name == ".git" && depth > 0 {
+                scan.protected.extend(git_files(&path));
+                scan.forbidden.push(redirection(&path));
+            }
+            if is_dir && !GENERATED.iter().any(|generated| name == *generated) {
+                match depth < MAX_DEPTH {
+                    true => pending.push((path, relative, depth + 1)),
+                    false => scan.hidden.push(path),
+                }
             }
         }
     }
@@ -130,7 +148,8 @@ pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, 
 }
 
 fn is_secret(name: &OsStr, path: &Path) -> bool {
-    let Some(name) = name.to_str() else { return false };
+    let Some(name) = name.to_str().map(str::to_ascii_lowercase) else { return false };
+    let name = name.as_str();
     let suffix = name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
     let is_environment = (name == ".env" || name.starts_with(".env.")) && !EXAMPLES.contains(&suffix);
     is_environment
@@ -145,7 +164,7 @@ fn is_private_key(path: &Path, suffix: &str) -> bool {
         return true;
     }
     let mut start = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(8192).read_to_end(&mut start));
+    let read = fs::File::open(path).and_then(|file| file.take(256 << 10).read_to_end(&mut start));
     read.is_ok() && memchr::memmem::find(&start, b"PRIVATE KEY-----").is_some()
 }
 
@@ -195,6 +214,31 @@ mod tests {
         ];
         assert_eq!(names(&root, &scan.hidden), expected);
         assert_eq!(scan.protected, Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn links_with_the_name_of_a_secret_and_unreadable_directories_are_hidden() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = workspace(&[
+            ("vars", "A=b"),
+            ("closed/x", ""),
+            ("sub/.git/config", ""),
+            ("B/PROD.KEY", "-----BEGIN PRIVATE KEY-----"),
+        ]);
+        std::os::unix::fs::symlink("vars", root.path().join(".env")).unwrap();
+        fs::set_permissions(root.path().join("closed"), fs::Permissions::from_mode(0o311)).unwrap();
+        let scan = scan(root.path(), &Permissions::default()).unwrap();
+        let hidden = names(&root, &scan.hidden);
+        assert!(
+            hidden.contains(&".env".to_owned()) && hidden.contains(&"B/PROD.KEY".to_owned()),
+            "{hidden:?}"
+        );
+        // Root can list it.
+        let is_root = fs::read_dir(root.path().join("closed")).is_ok();
+        assert_eq!(hidden.contains(&"closed".to_owned()), !is_root, "{hidden:?}");
+        assert!(names(&root, &scan.protected).contains(&"sub/.git/hooks".to_owned()));
+        assert_eq!(names(&root, &scan.forbidden), ["sub/.git/commondir"]);
+        fs::set_permissions(root.path().join("closed"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     #[test]

@@ -159,6 +159,8 @@ fn approved_access_widens_only_what_it_names() {
     assert!(matches!(with(&["../data"], false), Err(SandboxError::Private { .. })));
     assert!(matches!(with(&[".."], false), Err(SandboxError::Private { .. })));
     assert!(matches!(with(&["missing"], false), Err(SandboxError::Path { .. })));
+    std::os::unix::fs::symlink(root.join("other"), root.join("project/link")).unwrap();
+    assert!(matches!(with(&["link"], false), Err(SandboxError::Path { .. })), "the user saw only its name");
     let offline = Authority { network: Access::Denied, ..authority.clone() };
     let extra = ExtraAccess { network: true, ..ExtraAccess::default() };
     let Confinement::Sandbox(found) =
@@ -167,4 +169,18 @@ fn approved_access_widens_only_what_it_names() {
         panic!()
     };
     assert_eq!(found.network, Network::Off);
+}
+
+#[test]
+fn workspace_that_contains_the_home_directory_has_no_sandbox() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    let settings = SandboxSettings {
+        mode: SandboxMode::Workspace,
+        home: Some(root.join("home")),
+        ..SandboxSettings::default()
+    };
+    let result =
+        settings.confinement(&authority(&root), &ExtraAccess::default(), &TemporaryDirectory::default());
+    assert!(matches!(result, Err(SandboxError::Home)));
 }

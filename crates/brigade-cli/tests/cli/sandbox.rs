@@ -238,3 +238,32 @@ fn commands_of_a_tree_share_a_private_tmp_that_is_removed() {
     assert!(!std::path::Path::new("/tmp").join(&mark).exists());
     assert_eq!(fs::read_dir(home.home().join("tmp")).unwrap().count(), 0);
 }
+
+/// git works in a protected repository, and the files that lead it elsewhere do not survive.
+#[test]
+fn git_works_in_a_protected_repository() {
+    let home = Home::outside_tmp();
+    let git = |command: &str| {
+        let output =
+            std::process::Command::new("sh").args(["-c", command]).current_dir(home.work()).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(
+        "git init -q . && git config user.name n && git config user.email e@x && echo a > a && git add a && git commit -qm one",
+    );
+    let work = "echo b > b && git add b && git commit -qm two && git branch other && git checkout -q other && git log --oneline \
+                | wc -l && git status --porcelain && git diff HEAD~1 --stat | tail -1";
+    let output = run(&home, work, &[]);
+    assert_eq!(output, "2\n 1 file changed, 1 insertion(+)\n");
+    let attack = "mkdir -p evil/objects evil/refs evil/hooks; cp .git/HEAD evil/; echo ../evil > .git/commondir; \
+                  printf '[core]\\nrepositoryformatversion = 0\\nfsmonitor = \"touch ../ran; false\"\\n' > evil/config";
+    let output = run(&home, attack, &[]);
+    assert!(
+        output.contains("(removed, because the sandbox protects it:") && output.contains("commondir"),
+        "{output}"
+    );
+    git("git status");
+    assert!(!home.work().join("../ran").exists());
+    assert_eq!(git("git status --porcelain"), "?? evil/\n");
+}

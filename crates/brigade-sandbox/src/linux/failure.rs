@@ -17,7 +17,21 @@ pub(crate) struct Failure {
 impl Failure {
     /// The failure of something that every sandbox needs.
     pub(crate) fn unsupported(step: &str, error: impl Into<io::Error>) -> Failure {
-        Failure { reason: format!("cannot {step}: {}", error.into()), is_unsupported: true }
+        let error = error.into();
+        // A lack of memory, processes or descriptors is temporary, and must not lead to a weaker sandbox.
+        let is_unsupported = matches!(
+            Errno::from_io_error(&error),
+            Some(
+                Errno::PERM
+                    | Errno::ACCESS
+                    | Errno::NOSYS
+                    | Errno::INVAL
+                    | Errno::NOSPC
+                    | Errno::OPNOTSUPP
+                    | Errno::NODEV
+            )
+        );
+        Failure { reason: format!("cannot {step}: {error}"), is_unsupported }
     }
 
     /// Returns a function that describes a problem with a path.

@@ -15,7 +15,7 @@ use rustix::mount::{
 };
 
 use super::failure::{Failure, at};
-use super::placeholders::Placeholders;
+use super::placeholders::{Placeholders, link_target};
 use crate::Sandbox;
 use crate::os::{MountAttributes, set_mount_attributes};
 
@@ -58,10 +58,10 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
     let read_only = MountAttributes::READ_ONLY | MountAttributes::NO_SETUID;
     set_mount_attributes(CWD, "/", read_only, true).map_err(at("make the file system read-only"))?;
 
-    mount_devices(devices)?;
+    mount_devices(devices, sandbox)?;
     mount_proc()?;
     for path in PRIVATE {
-        mount_private(Path::new(path))?;
+        mount_private(Path::new(path), sandbox)?;
     }
     if let Some(temporary) = temporary {
         attach(&temporary, Path::new("/tmp"))?;
@@ -75,8 +75,9 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
         create_mount_point(&path)?;
         attach(&tree, &path)?;
     }
-    protect(sandbox, placeholders)?;
-    hide(sandbox)?;
+    let mut pinned = Pinned::default();
+    protect(sandbox, placeholders, &mut pinned)?;
+    hide(sandbox, &mut pinned)?;
     // Hides the work directory. The mounts made from it stay.
     mount_tmpfs(Path::new(WORK), "mode=0,size=4k").map_err(at("cover the work directory"))?;
     set_mount_attributes(CWD, WORK, MountAttributes::READ_ONLY, false).map_err(at("cover the work directory"))
@@ -124,17 +125,26 @@ fn mount_tmpfs(path: &Path, options: &str) -> io::Result<()> {
 }
 
 /// Mounts an empty file system on a directory that the host has.
-fn mount_private(path: &Path) -> Result<(), Failure> {
+fn mount_private(path: &Path, sandbox: &Sandbox) -> Result<(), Failure> {
     match path.symlink_metadata() {
         Ok(metadata) if metadata.is_dir() => {
-            mount_tmpfs(path, "mode=1777").map_err(at("mount a private directory"))
+            mount_tmpfs(path, &private_options(sandbox)).map_err(at("mount a private directory"))
         }
         // A link leads to another private directory, or nowhere.
         _ => Ok(()),
     }
 }
 
-fn mount_devices(devices: [(&str, Result<OwnedFd, Failure>); DEVICES.len()]) -> Result<(), Failure> {
+/// Options of a private directory. Its files are in memory, so their size is limited like it.
+fn private_options(sandbox: &Sandbox) -> String {
+    const DEFAULT_SIZE: u64 = 1 << 30;
+    format!("mode=1777,size={}", sandbox.limits.memory_bytes.unwrap_or(DEFAULT_SIZE))
+}
+
+fn mount_devices(
+    devices: [(&str, Result<OwnedFd, Failure>); DEVICES.len()],
+    sandbox: &Sandbox,
+) -> Result<(), Failure> {
     let failed = at::<io::Error>("create /dev");
     mount("tmpfs", "/dev", "tmpfs", MountFlags::NOSUID | MountFlags::NOEXEC, c"mode=755")
         .map_err(at("create /dev"))?;
@@ -154,7 +164,7 @@ fn mount_devices(devices: [(&str, Result<OwnedFd, Failure>); DEVICES.len()]) -> 
         std::os::unix::fs::symlink(target, Path::new("/dev").join(name)).map_err(at("create /dev"))?;
     }
     create_dir(Path::new("/dev/shm")).map_err(failed)?;
-    mount_tmpfs(Path::new("/dev/shm"), "mode=1777").map_err(at("create /dev/shm"))?;
+    mount_tmpfs(Path::new("/dev/shm"), &private_options(sandbox)).map_err(at("create /dev/shm"))?;
     create_dir(Path::new("/dev/pts")).map_err(at("create /dev/pts"))?;
     let options = c"newinstance,ptmxmode=0666,mode=620";
     // Programs that need a terminal of their own fail without it. Nothing else does.
@@ -212,24 +222,42 @@ fn create_mount_point(path: &Path) -> Result<(), Failure> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(failed())
 }
 
-/// Makes the protected paths read-only, and every directory above them a mount point, because a mount point cannot be
-/// renamed.
-fn protect(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<(), Failure> {
-    let mut pinned = BTreeSet::new();
+/// Directories and links that were made mount points, because a mount point cannot be renamed or removed.
+#[derive(Default)]
+struct Pinned(BTreeSet<PathBuf>);
+
+impl Pinned {
+    /// Makes a directory a mount point, with the content that it has.
+    fn directory(&mut self, path: &Path) -> Result<(), Failure> {
+        if self.0.insert(path.to_path_buf()) { attach(&take(path)?, path) } else { Ok(()) }
+    }
+
+    /// Makes a link a mount point.
+    fn link(&mut self, path: &Path) -> Result<(), Failure> {
+        if self.0.insert(path.to_path_buf()) { bind_read_only(path) } else { Ok(()) }
+    }
+
+    /// Pins every directory between the writable root and a path.
+    fn ancestors(&mut self, sandbox: &Sandbox, path: &Path) -> Result<(), Failure> {
+        let Some(root) = sandbox.writable_root(path) else { return Ok(()) };
+        let above: Vec<&Path> = path.ancestors().skip(1).take_while(|above| *above != root).collect();
+        above.into_iter().rev().try_for_each(|above| self.directory(above))
+    }
+}
+
+/// Makes the protected paths read-only, and every directory above them a mount point.
+fn protect(sandbox: &Sandbox, placeholders: &Placeholders, pinned: &mut Pinned) -> Result<(), Failure> {
     let mut paths: Vec<PathBuf> = sandbox.protected.iter().map(PathBuf::from).collect();
     paths.sort();
     paths.dedup();
-    for path in paths {
-        protect_path(sandbox, &path, placeholders, &mut pinned, 0)?;
-    }
-    Ok(())
+    paths.iter().try_for_each(|path| protect_path(sandbox, path, placeholders, pinned, 0))
 }
 
 fn protect_path(
     sandbox: &Sandbox,
     path: &Path,
     placeholders: &Placeholders,
-    pinned: &mut BTreeSet<PathBuf>,
+    pinned: &mut Pinned,
     links: usize,
 ) -> Result<(), Failure> {
     let Some(root) = sandbox.writable_root(path) else { return Ok(()) };
@@ -243,26 +271,17 @@ fn protect_path(
     for (index, part) in parts.iter().enumerate() {
         current.push(part);
         let is_last = index + 1 == parts.len();
-        let Ok(metadata) = current.symlink_metadata() else {
-            // Below a placeholder, which is read-only.
-            return Ok(());
-        };
+        let metadata = current.symlink_metadata().map_err(Failure::path("cannot be protected", &current))?;
         if metadata.is_symlink() {
-            if pinned.insert(current.clone()) {
-                bind_read_only(&current)?;
-            }
-            let Ok(target) = fs::canonicalize(&current) else { return Ok(()) };
+            pinned.link(&current)?;
             let rest: PathBuf = parts[index + 1..].iter().collect();
-            // `join` with an empty path would append a slash.
-            let target = if is_last { target } else { target.join(rest) };
+            let Some(target) = link_target(&current, &rest) else { return Ok(()) };
             return protect_path(sandbox, &target, placeholders, pinned, links + 1);
         }
-        if is_last || placeholders.contains(&current) {
+        if is_last || placeholders.contains(&current) || !metadata.is_dir() {
             return bind_read_only(&current);
         }
-        if metadata.is_dir() && pinned.insert(current.clone()) {
-            attach(&take(&current)?, &current)?;
-        }
+        pinned.directory(&current)?;
     }
     Ok(())
 }
@@ -275,25 +294,33 @@ fn bind_read_only(path: &Path) -> Result<(), Failure> {
 }
 
 /// Covers the hidden paths by an empty file or directory that cannot be opened.
-fn hide(sandbox: &Sandbox) -> Result<(), Failure> {
+fn hide(sandbox: &Sandbox, pinned: &mut Pinned) -> Result<(), Failure> {
     let (file, directory) = (Path::new(WORK).join("file"), Path::new(WORK).join("directory"));
     let failed = || at::<io::Error>("create covers of hidden paths");
     fs::OpenOptions::new().write(true).create_new(true).mode(0o000).open(&file).map_err(failed())?;
     fs::DirBuilder::new().mode(0o000).create(&directory).map_err(failed())?;
     let allowed: BTreeSet<&Path> = sandbox.sockets.iter().map(Path::new).collect();
     for path in &sandbox.hidden {
-        // What a link leads to is hidden. A missing path, or one on a covered file system, has nothing to hide.
-        let Ok(path) = fs::canonicalize(path) else { continue };
-        let Ok(metadata) = path.symlink_metadata() else { continue };
-        if allowed.contains(path.as_path()) {
+        // What a link leads to is hidden.
+        let real = match fs::canonicalize(path) {
+            Ok(real) => real,
+            // In the workspace, it may have been moved meanwhile. Elsewhere there is nothing to hide.
+            Err(error) if sandbox.writable_root(Path::new(path)).is_some() => {
+                return Err(Failure::path("cannot be hidden", Path::new(path))(error));
+            }
+            Err(_) => continue,
+        };
+        let Ok(metadata) = real.symlink_metadata() else { continue };
+        if allowed.contains(real.as_path()) {
             continue;
         }
+        pinned.ancestors(sandbox, &real)?;
         let tree = take(if metadata.is_dir() { &directory } else { &file })?;
         set_mount_attributes(&tree, "", MountAttributes::READ_ONLY, false)
-            .map_err(Failure::path("cannot be hidden", &path))?;
-        match attach(&tree, &path) {
-            // It was removed meanwhile.
-            Err(_) if path.symlink_metadata().is_err() => {}
+            .map_err(Failure::path("cannot be hidden", &real))?;
+        match attach(&tree, &real) {
+            // A socket of the host was removed meanwhile.
+            Err(_) if sandbox.writable_root(&real).is_none() && real.symlink_metadata().is_err() => {}
             attached => attached?,
         }
     }

@@ -7,7 +7,7 @@
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, flock};
@@ -31,8 +31,7 @@ impl Placeholders {
     pub(crate) fn create(sandbox: &Sandbox) -> io::Result<Placeholders> {
         let mut placeholders = Placeholders::default();
         for path in sandbox.protected.iter().map(Path::new) {
-            let Some(root) = sandbox.writable_root(path) else { continue };
-            if let Some(path) = first_missing(&root, path)
+            if let Some(path) = first_missing(sandbox, path, 0)
                 && !placeholders.contains(&path)
             {
                 placeholders.0.extend(Placeholder::join(path)?);
@@ -57,32 +56,54 @@ impl Drop for Placeholders {
 /// Removes placeholders that no guard uses any more.
 pub(crate) fn remove_stale(sandbox: &Sandbox) {
     for path in sandbox.protected.iter().map(Path::new) {
-        let Some(root) = sandbox.writable_root(path) else { continue };
-        for ancestor in path.ancestors().take_while(|ancestor| *ancestor != root) {
-            if is_placeholder(ancestor)
-                && let Ok(lock) = File::open(ancestor)
-            {
-                remove(ancestor, &lock);
-            }
+        if let Some(path) = first_missing(sandbox, path, 0)
+            && is_placeholder(&path)
+            && let Ok(lock) = File::open(&path)
+        {
+            remove(&path, &lock);
         }
     }
 }
 
-/// The first missing component of a path, or an existing placeholder in its place. A path behind a link is left alone: its
-/// target is protected by its own path.
-fn first_missing(root: &Path, path: &Path) -> Option<PathBuf> {
-    let mut current = root.to_path_buf();
-    for part in path.strip_prefix(root).ok()? {
+/// The first missing component of a path, or an existing placeholder in its place. Links are followed, as long as they lead
+/// to a writable directory.
+pub(crate) fn first_missing(sandbox: &Sandbox, path: &Path, links: usize) -> Option<PathBuf> {
+    let root = sandbox.writable_root(path).filter(|_| links <= MAX_LINKS)?;
+    let mut current = root.clone();
+    let mut parts = path.strip_prefix(&root).ok()?.iter();
+    while let Some(part) = parts.next() {
         current.push(part);
         match current.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(current),
             Err(_) => return None,
             Ok(metadata) if has_mark(&metadata) => return Some(current),
+            Ok(metadata) if metadata.is_symlink() => {
+                return first_missing(sandbox, &link_target(&current, parts.as_path())?, links + 1);
+            }
             Ok(metadata) if !metadata.is_dir() => return None,
             Ok(_) => {}
         }
     }
     None
+}
+
+/// Maximum number of links on the way to a path.
+const MAX_LINKS: usize = 40;
+
+/// The path behind a link, without `..`, whether or not it exists.
+pub(crate) fn link_target(link: &Path, rest: &Path) -> Option<PathBuf> {
+    let target = link.parent()?.join(fs::read_link(link).ok()?);
+    let mut path = PathBuf::new();
+    for part in target.components().chain(rest.components()) {
+        match part {
+            Component::ParentDir => {
+                path.pop();
+            }
+            Component::CurDir => {}
+            part => path.push(part),
+        }
+    }
+    Some(path)
 }
 
 fn is_placeholder(path: &Path) -> bool {
