@@ -157,7 +157,7 @@ impl SandboxSettings {
             let fail = |reason: &str| SandboxError::Path { path: path.clone(), reason: reason.to_owned() };
             let real = workspace.join(path).canonicalize().map_err(|error| fail(&error.to_string()))?;
             if real != normalized(&workspace.join(path)) {
-                return Err(fail("it is a link, or below one"));
+                return Err(fail("it is a symbolic link or inside a linked directory"));
             }
             match private.iter().any(|private| real.starts_with(private) || private.starts_with(&real)) {
                 true => Err(SandboxError::Private { path: path.clone() }),
@@ -201,9 +201,9 @@ impl ExtraAccess {
 
 /// Sandbox of the commands of one call. It is computed when a command starts, because secrets may have appeared.
 #[derive(Clone, Default)]
-pub struct CommandSandbox(
-    Option<Arc<dyn Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync>>,
-);
+pub struct CommandSandbox(Option<Arc<Confine>>);
+
+type Confine = dyn Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync;
 
 impl CommandSandbox {
     /// Creates a sandbox from the function that computes it.
@@ -277,8 +277,8 @@ fn visible_variables(confinement: &Confinement, variables: &[(String, String)]) 
 pub enum SandboxError {
     /// The workspace is too large to find its secret and protected files.
     #[error(
-        "cannot start the command in a sandbox: the workspace has more than {limit} files. \
-         Work in a subdirectory, or turn the sandbox off with `sandbox.mode`"
+        "cannot start the command in a sandbox: the workspace has more than {limit} files and directories. \
+         Use a smaller workspace, or set `sandbox.mode` to \"off\"."
     )]
     TooManyFiles {
         /// Maximum number of files and directories.
@@ -287,14 +287,16 @@ pub enum SandboxError {
     /// The workspace contains the home directory.
     #[error(
         "cannot start the command in a sandbox: the workspace contains your home directory. \
-         Work in a project directory, or turn the sandbox off with `sandbox.mode`"
+         Run Brigade in a project directory, or set `sandbox.mode` to \"off\"."
     )]
     Home,
     /// The directory for temporary files cannot be created.
-    #[error("cannot create a directory for temporary files: {0}. Check the data directory of Brigade")]
+    #[error("cannot create the temporary directory: {0}. Check that Brigade's data directory is writable.")]
     Temporary(#[from] std::io::Error),
     /// A path for which write access is needed cannot be used.
-    #[error("cannot allow write access to `{path}`: {reason}. Name an existing file or directory")]
+    #[error(
+        "cannot allow write access to `{path}`: {reason}. Use the real path of an existing file or directory."
+    )]
     Path {
         /// The path.
         path: String,
@@ -302,7 +304,9 @@ pub enum SandboxError {
         reason: String,
     },
     /// A path for which write access is needed belongs to the program.
-    #[error("cannot allow write access to `{path}`: it contains files of Brigade. Name a narrower directory")]
+    #[error(
+        "cannot allow write access to `{path}`: it contains or belongs to Brigade's own files. Use another path."
+    )]
     Private {
         /// The path.
         path: String,

@@ -38,7 +38,8 @@ pub struct Sandbox {
     /// Paths below the private directories that can be read nevertheless.
     #[serde(default)]
     pub visible: Vec<OsString>,
-    /// Directories whose changes the command sees and that are discarded when it exits.
+    /// Directories whose changes the command sees and that are discarded when it exits. Landlock alone makes them
+    /// read-only.
     #[serde(default)]
     pub discarded: Vec<OsString>,
     /// Paths below the writable ones that stay read-only. A missing one cannot be created.
@@ -166,11 +167,11 @@ impl Sandbox {
 /// Reason why a description cannot be enforced on any system.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSandbox {
-    #[error("`{}` is not an absolute path without `..`", .0.display())]
+    #[error("`{}` must be an absolute path without `..`", .0.display())]
     Path(PathBuf),
-    #[error("it has {0} paths; the limit is {limit}", limit = Sandbox::MAX_PATHS)]
+    #[error("{0} hidden, protected and writable paths exceed the limit of {limit}", limit = Sandbox::MAX_PATHS)]
     TooManyPaths(usize),
-    #[error("`{}` contains system directories. Choose a narrower directory", .0.display())]
+    #[error("`{}` contains system directories and cannot be writable", .0.display())]
     SystemDirectory(PathBuf),
 }
 
@@ -193,6 +194,6 @@ mod tests {
         }
         let many = (0..=Sandbox::MAX_PATHS).map(|number| format!("/{number}").into()).collect();
         let many = Sandbox { hidden: many, ..Sandbox::default() };
-        assert!(many.check().unwrap_err().to_string().contains("the limit is 4096"));
+        assert!(many.check().unwrap_err().to_string().contains("the limit of 4096"));
     }
 }

@@ -31,7 +31,9 @@ pub enum GuardError {
         source: io::Error,
     },
     /// The guard cannot enforce the confinement of the job. Nothing was run.
-    #[error("cannot start the command of `{tag}` in a sandbox: {reason}")]
+    #[error(
+        "cannot start the command of `{tag}` in a sandbox: {reason}. Check that the system allows user namespaces and that the paths of the sandbox exist."
+    )]
     CannotConfine {
         /// Tag of the job.
         tag: String,

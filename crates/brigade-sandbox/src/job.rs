@@ -103,8 +103,7 @@ pub struct JobResult {
     pub recent: Vec<OutputPiece>,
     /// Means by which the command was confined.
     pub enforcement: Enforcement,
-    /// Protected paths that the command created and that were removed after its exit. Only Landlock without namespaces
-    /// needs this.
+    /// Protected paths that the command created and that were removed after its exit.
     pub removed: Vec<OsString>,
 }
 
@@ -159,7 +158,7 @@ impl std::fmt::Display for SandboxLimit {
         formatter.write_str(match self {
             SandboxLimit::Memory => "its processes used more memory than the sandbox allows",
             SandboxLimit::Processes => "it started more processes than the sandbox allows",
-            SandboxLimit::FreeDisk => "too little disk space was left",
+            SandboxLimit::FreeDisk => "the free disk space fell below the limit of the sandbox",
         })
     }
 }
@@ -186,8 +185,8 @@ impl Job {
         }
     }
 
-    /// Sets the function that gets the listener of the proxy. It listens on the loopback interface of the sandbox, so
-    /// whoever accepts its connections decides what the command can reach.
+    /// Sets the function that gets the listener of the proxy. It listens on the loopback interface of the sandbox, and the
+    /// code that accepts its connections decides what the command can reach.
     pub fn on_proxy(self, handler: impl Fn(std::net::TcpListener) + Send + Sync + 'static) -> Job {
         Job { on_proxy: Some(ProxyHandler(std::sync::Arc::new(handler))), ..self }
     }

@@ -1,7 +1,6 @@
 //! Kernel features that could confine a command.
 //!
-//! They are only detected. A command that [`run`](crate::run) starts is guarded and limited, but has the
-//! rights of its user.
+//! Detection reads kernel settings only. A container may still refuse a feature.
 
 use std::fs;
 use std::path::{Path, PathBuf};

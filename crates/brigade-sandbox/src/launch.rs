@@ -100,12 +100,12 @@ fn start_in_sandbox(
 ) -> Result<Launched, Report> {
     sandbox.check().map_err(|invalid| Report::CannotConfine { reason: invalid.to_string() })?;
     if sandbox.hides(&job.directory()) {
-        return Err(Report::Directory { reason: "the sandbox hides it".into() });
+        return Err(Report::Directory { reason: "the sandbox hides this directory".into() });
     }
     let mut sandbox = sandbox.clone();
     sandbox.hidden.extend(host_sockets(&sandbox));
     let placeholders = Placeholders::create(&sandbox).map_err(|error| Report::CannotConfine {
-        reason: format!("cannot protect missing paths: {error}"),
+        reason: format!("cannot create placeholders for protected paths: {error}"),
     })?;
     let missing = missing_paths(&sandbox, &sandbox.forbidden);
     let (command_line, output) = command(job, socket).map_err(cannot_run)?;
@@ -127,7 +127,7 @@ fn start_in_sandbox(
     start_with_landlock(job, &sandbox, socket).map_err(|error| match error {
         StartWithLandlockError::Report(report) => report,
         StartWithLandlockError::Rules(error) => Report::CannotConfine {
-            reason: format!("{}, and Landlock cannot be used: {error}", failure.reason),
+            reason: format!("{}, and cannot use Landlock instead: {error}", failure.reason),
         },
     })
 }
@@ -138,7 +138,7 @@ fn start_in_sandbox(
     _sandbox: &Sandbox,
     _socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
-    Err(Report::CannotConfine { reason: "this system has no supported sandbox".into() })
+    Err(Report::CannotConfine { reason: "sandboxes are supported only on Linux".into() })
 }
 
 #[cfg(target_os = "linux")]
@@ -155,9 +155,6 @@ fn start_with_landlock(
     socket: Option<&OwnedFd>,
 ) -> Result<Launched, StartWithLandlockError> {
     use StartWithLandlockError::{Report as Reported, Rules};
-    if !sandbox.discarded.is_empty() {
-        return Err(Rules(io::Error::other("it cannot discard changes")));
-    }
     enter(job).map_err(Reported)?;
     let mut rules = Some(only_layer(sandbox).map_err(Rules)?);
     let filters = SyscallFilters::compile(sandbox, false).map_err(Rules)?;

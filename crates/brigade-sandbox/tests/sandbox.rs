@@ -547,7 +547,7 @@ async fn description_that_does_not_fit_is_refused_before_the_command_runs() {
     let place = Place::new();
     let unusable: [(Sandbox, &str); 3] = [
         (Sandbox { writable: vec!["/".into()], ..place.sandbox() }, "contains system directories"),
-        (Sandbox { writable: vec!["relative".into()], ..place.sandbox() }, "is not an absolute path"),
+        (Sandbox { writable: vec!["relative".into()], ..place.sandbox() }, "must be an absolute path"),
         (Sandbox { writable: vec!["/no/such/directory".into()], ..place.sandbox() }, "No such file"),
     ];
     for (sandbox, reason) in unusable {
@@ -743,5 +743,5 @@ async fn kernel_without_landlock_still_confines_by_namespaces() {
     let (_kept, guard) = guard_that_cannot(&format!("{CLONE},{LANDLOCK}"));
     let sandbox = Sandbox { allow_landlock_only: true, ..place.sandbox() };
     let error = run_by(&guard, &place, sandbox, "echo ran").await.unwrap_err();
-    assert!(error.to_string().contains("and Landlock cannot be used"), "{error}");
+    assert!(error.to_string().contains("and cannot use Landlock instead"), "{error}");
 }

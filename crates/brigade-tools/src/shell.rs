@@ -40,7 +40,7 @@ pub struct SandboxedShellInput {
     command: String,
     /// Time limit; at most the default
     timeout_seconds: Option<u64>,
-    /// Access beyond the sandbox. The user is asked first
+    /// Additional access for this command. Request only what it needs; the user must approve it
     needs: Option<ShellNeeds>,
 }
 
@@ -48,7 +48,7 @@ pub struct SandboxedShellInput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ShellNeeds {
-    /// Existing files or directories to write
+    /// Existing files or directories that the command writes to
     #[serde(default)]
     write: Vec<String>,
     /// Use the network
@@ -94,8 +94,7 @@ impl Tool for SandboxedShell {
     type Input = SandboxedShellInput;
 
     fn description(&self) -> Cow<'static, str> {
-        let sandbox =
-            "It runs in a sandbox: secrets are hidden, and it can write only to the workspace and /tmp.";
+        let sandbox = "Commands run in a sandbox: secrets are hidden, and at most the workspace and /tmp are writable. The network may be unavailable. If a command fails because of the sandbox, request access with `needs`.";
         format!("{DESCRIPTION} {sandbox}").into()
     }
 
@@ -168,7 +167,10 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
     let mut text = output(finished, output_limit);
     if !finished.removed.is_empty() {
         let paths: Vec<_> = finished.removed.iter().map(|path| path.to_string_lossy()).collect();
-        push_line(&mut text, &format!("(removed, because the sandbox protects it: {})", paths.join(", ")));
+        push_line(
+            &mut text,
+            &format!("(removed these files because the sandbox protects them: {})", paths.join(", ")),
+        );
     }
     let end = match finished.end {
         ExitReason::Exited(0) if text.is_empty() => return ToolOutput::ok("(no output)"),
@@ -199,7 +201,7 @@ fn push_line(text: &mut String, line: &str) {
 const DENIALS: [(&[&str], &str); 3] = [
     (
         &["Read-only file system", "EROFS"],
-        "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or the setting sandbox.write)",
+        "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or setting sandbox.write)",
     ),
     (
         &[
@@ -212,9 +214,12 @@ const DENIALS: [(&[&str], &str); 3] = [
             "EAI_AGAIN",
             "ENOTFOUND",
         ],
-        "access to the network (needs.network, or the setting sandbox.network)",
+        "access to the network (needs.network, or setting sandbox.network)",
     ),
-    (&["Permission denied", "EACCES"], "access to a secret file (the setting sandbox.read)"),
+    (
+        &["Permission denied", "EACCES"],
+        "access to a hidden file (setting sandbox.read), or a write outside the workspace (needs.write, or setting sandbox.write)",
+    ),
 ];
 
 /// Names what the sandbox probably denied to a failed command, judging by its output.
@@ -284,7 +289,7 @@ mod tests {
         );
         let network = say(Enforcement::Landlock, "curl: (6) Could not resolve host: example.org");
         assert!(
-            network.ends_with("access to the network (needs.network, or the setting sandbox.network))"),
+            network.ends_with("access to the network (needs.network, or setting sandbox.network))"),
             "{network}"
         );
         assert!(!say(Enforcement::Namespaces, "test failed").contains("sandbox"));
@@ -295,7 +300,7 @@ mod tests {
         let removed = vec!["/w/.brigade".into()];
         let finished = JobResult { removed, ..finished(ExitReason::Exited(0), b"done", 0) };
         let text = report(&finished, 100, Duration::from_secs(7)).text.to_string();
-        assert_eq!(text, "done\n(removed, because the sandbox protects it: /w/.brigade)");
+        assert_eq!(text, "done\n(removed these files because the sandbox protects them: /w/.brigade)");
     }
 
     #[test]

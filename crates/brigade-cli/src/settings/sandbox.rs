@@ -20,19 +20,20 @@ const DEFAULT_FREE_DISK: u64 = 256 << 20;
 pub(super) struct RawSandbox {
     /// Sandbox of commands that agents run: workspace (they can write only to the workspace), read-only, or off.
     mode: SandboxMode,
-    /// Secret files and directories that commands can read; all others are hidden.
+    /// Secrets that commands can read, such as ~/.aws; other secrets are hidden. If a directory is hidden, list the
+    /// directory, not a file in it.
     read: Vec<String>,
-    /// Directories that commands can write in addition to the workspace.
+    /// Directories that commands can write to in addition to the workspace; ignored in mode read-only.
     write: Vec<String>,
     /// Whether commands can use the network.
     network: bool,
-    /// UNIX sockets that commands can connect to, such as /run/docker.sock; all others are hidden.
+    /// UNIX sockets that commands can connect to, such as /run/docker.sock; other sockets are not accessible.
     sockets: Vec<String>,
-    /// Maximum memory of a command and all its processes.
+    /// Maximum memory of all processes of a command together.
     memory: Option<ByteSize>,
     /// Maximum number of processes of a command.
     processes: MaxCount,
-    /// Free disk space at which a command is stopped.
+    /// Minimum free disk space; a command is killed if less is left.
     disk: ByteSize,
 }
 

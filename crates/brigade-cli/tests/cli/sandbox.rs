@@ -260,7 +260,8 @@ fn git_works_in_a_protected_repository() {
                   printf '[core]\\nrepositoryformatversion = 0\\nfsmonitor = \"touch ../ran; false\"\\n' > evil/config";
     let output = run(&home, attack, &[]);
     assert!(
-        output.contains("(removed, because the sandbox protects it:") && output.contains("commondir"),
+        output.contains("(removed these files because the sandbox protects them:")
+            && output.contains("commondir"),
         "{output}"
     );
     git("git status");

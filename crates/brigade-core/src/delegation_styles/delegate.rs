@@ -76,7 +76,7 @@ pub struct SwarmRole {
     pub locked: bool,
     /// Tools that the role may pass on to its own sub-agents; by default its own.
     pub lend: Option<Vec<String>>,
-    /// Sandbox of the role's commands, if it should be narrower than that of its parent.
+    /// Widest sandbox of the role's commands; by default that of its parent.
     pub sandbox: Option<SandboxMode>,
     /// Model of the role; by default `swarm.model`, then the parent's.
     pub model: Option<String>,

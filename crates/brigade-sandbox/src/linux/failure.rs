@@ -34,14 +34,14 @@ impl Failure {
         Failure { reason: format!("cannot {step}: {error}"), is_unsupported }
     }
 
-    /// Returns a function that describes a problem with a path.
-    pub(crate) fn path<E: Into<io::Error>>(problem: &str, path: &Path) -> impl Fn(E) -> Failure {
+    /// Returns a function that describes what cannot be done with a path.
+    pub(crate) fn path<E: Into<io::Error>>(verb: &str, path: &Path) -> impl Fn(E) -> Failure {
         move |error| {
             let error = error.into();
             // A kernel or filter that refuses mounts does so for every path.
             let errno = Errno::from_io_error(&error);
             let is_unsupported = matches!(errno, Some(Errno::NOSYS | Errno::PERM));
-            Failure { reason: format!("`{}` {problem}: {error}", path.display()), is_unsupported }
+            Failure { reason: format!("cannot {verb} `{}`: {error}", path.display()), is_unsupported }
         }
     }
 }

@@ -96,7 +96,7 @@ impl Init {
             FAILED => StartError::Sandbox(Failure { reason, is_unsupported: false }),
             UNSUPPORTED => StartError::Sandbox(Failure { reason, is_unsupported: true }),
             _ => StartError::Sandbox(Failure {
-                reason: "its first process was killed".into(),
+                reason: "the first process of the sandbox was killed".into(),
                 is_unsupported: false,
             }),
         })

@@ -95,7 +95,7 @@ fn take_visible(sandbox: &Sandbox) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
         let tree = take(Path::new(path))?;
         let attributes = MountAttributes::READ_ONLY | MountAttributes::NO_SETUID;
         set_mount_attributes(&tree, "", attributes, true)
-            .map_err(Failure::path("cannot be made read-only", Path::new(path)))?;
+            .map_err(Failure::path("make read-only", Path::new(path)))?;
         Ok((PathBuf::from(path), tree))
     });
     trees.collect()
@@ -107,15 +107,15 @@ fn take(path: &Path) -> Result<OwnedFd, Failure> {
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
         | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-    open_tree(CWD, path, flags).map_err(Failure::path("cannot be used", path))
+    open_tree(CWD, path, flags).map_err(Failure::path("use", path))
 }
 
 /// Mounts a tree that was taken, on a path whose last component is not followed if it is a link.
 fn attach(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
     let target = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-    let target = target.map_err(Failure::path("cannot be opened", path))?;
+    let target = target.map_err(Failure::path("open", path))?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(tree, "", &target, "", flags).map_err(Failure::path("cannot be mounted", path))
+    move_mount(tree, "", &target, "", flags).map_err(Failure::path("mount", path))
 }
 
 fn mount_tmpfs(path: &Path, options: &str) -> io::Result<()> {
@@ -218,7 +218,7 @@ fn create_mount_point(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let failed = || Failure::path::<io::Error>("cannot be created inside the sandbox", path);
+    let failed = || Failure::path::<io::Error>("create, inside the sandbox,", path);
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(failed())
 }
 
@@ -262,16 +262,14 @@ fn protect_path(
 ) -> Result<(), Failure> {
     let Some(root) = sandbox.writable_root(path) else { return Ok(()) };
     if links > MAX_LINKS {
-        return Err(Failure::path("is behind too many links", path)(io::Error::from(
-            rustix::io::Errno::LOOP,
-        )));
+        return Err(Failure::path("follow the links to", path)(io::Error::from(rustix::io::Errno::LOOP)));
     }
     let parts: Vec<&OsStr> = path.strip_prefix(&root).unwrap_or(path).iter().collect();
     let mut current = root;
     for (index, part) in parts.iter().enumerate() {
         current.push(part);
         let is_last = index + 1 == parts.len();
-        let metadata = current.symlink_metadata().map_err(Failure::path("cannot be protected", &current))?;
+        let metadata = current.symlink_metadata().map_err(Failure::path("protect", &current))?;
         if metadata.is_symlink() {
             pinned.link(&current)?;
             let rest: PathBuf = parts[index + 1..].iter().collect();
@@ -289,7 +287,7 @@ fn protect_path(
 fn bind_read_only(path: &Path) -> Result<(), Failure> {
     let tree = take(path)?;
     set_mount_attributes(&tree, "", MountAttributes::READ_ONLY, true)
-        .map_err(Failure::path("cannot be made read-only", path))?;
+        .map_err(Failure::path("make read-only", path))?;
     attach(&tree, path)
 }
 
@@ -306,7 +304,7 @@ fn hide(sandbox: &Sandbox, pinned: &mut Pinned) -> Result<(), Failure> {
             Ok(real) => real,
             // In the workspace, it may have been moved meanwhile. Elsewhere there is nothing to hide.
             Err(error) if sandbox.writable_root(Path::new(path)).is_some() => {
-                return Err(Failure::path("cannot be hidden", Path::new(path))(error));
+                return Err(Failure::path("hide", Path::new(path))(error));
             }
             Err(_) => continue,
         };
@@ -317,7 +315,7 @@ fn hide(sandbox: &Sandbox, pinned: &mut Pinned) -> Result<(), Failure> {
         pinned.ancestors(sandbox, &real)?;
         let tree = take(if metadata.is_dir() { &directory } else { &file })?;
         set_mount_attributes(&tree, "", MountAttributes::READ_ONLY, false)
-            .map_err(Failure::path("cannot be hidden", &real))?;
+            .map_err(Failure::path("hide", &real))?;
         match attach(&tree, &real) {
             // A socket of the host was removed meanwhile.
             Err(_) if sandbox.writable_root(&real).is_none() && real.symlink_metadata().is_err() => {}

@@ -86,7 +86,7 @@ fn shell_with_an_unenforceable_confinement_runs_nothing() {
     let arguments = json!({ "command": "touch trace" });
     let output = runtime.block_on(toolbox.get("shell").unwrap().run(arguments, &context));
     assert!(
-        output.is_error() && output.text.as_str().contains("in a sandbox: `relative` is not"),
+        output.is_error() && output.text.as_str().contains("in a sandbox: `relative` must be"),
         "{}",
         output.text
     );

@@ -47,17 +47,22 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
             "Reduce the load on this machine; every command of an agent takes at least this long",
         ),
         Ok(finished) => {
-            let end = match finished.end {
-                ExitReason::Exited(code) => format!("exited with code {code}"),
-                ExitReason::Signalled(signal) => format!("was killed by signal {signal}"),
-                ExitReason::TimedOut => format!("did not finish within {} seconds", TEST_TIMEOUT.as_secs()),
-                ExitReason::Cancelled => "was cancelled".to_owned(),
-                ExitReason::OverLimit(limit) => format!("was killed: {limit}"),
-            };
+            let end = end_text(finished.end);
             Finding::problem(format!("a test command {end}"), fix)
         }
         Err(error) => Finding::problem(error.to_string(), fix),
     })
+}
+
+/// Describes the end of the test command.
+fn end_text(end: ExitReason) -> String {
+    match end {
+        ExitReason::Exited(code) => format!("exited with code {code}"),
+        ExitReason::Signalled(signal) => format!("was killed by signal {signal}"),
+        ExitReason::TimedOut => format!("did not finish within {} seconds", TEST_TIMEOUT.as_secs()),
+        ExitReason::Cancelled => "was cancelled".to_owned(),
+        ExitReason::OverLimit(limit) => format!("was killed: {limit}"),
+    }
 }
 
 /// Lists the environment variables that are withheld from commands.
@@ -99,18 +104,19 @@ pub(super) fn sandbox(settings: &Settings) -> Result<Vec<Finding>, CliError> {
         SandboxMode::ReadOnly => Finding::ok("commands cannot write to the workspace"),
     };
     let tested = SandboxSettings { mode: mode.min(SandboxMode::Workspace), ..(*settings.sandbox).clone() };
-    let fix = "Without a sandbox, commands run with your permissions. Set `sandbox.mode` to off, or allow user namespaces";
+    let fix = "Fix the cause, for example by allowing user namespaces. Or set `sandbox.mode` to \"off\"; commands then run with your permissions";
     let test = match test_sandbox(settings, &tested)? {
         Ok(Enforcement::Namespaces) => {
             Finding::ok("a test command ran in a sandbox with namespaces and seccomp")
         }
-        Ok(Enforcement::Landlock | Enforcement::None) => Finding::warn(
-            "namespaces are not available, so a sandbox has only Landlock and seccomp: commands can see your other \
-             processes, and can create protected files that do not exist, which are removed after the command",
+        Ok(Enforcement::Landlock) => Finding::warn(
+            "user namespaces are not available, so sandboxes use only Landlock and seccomp. Commands can see your other \
+             processes and connect to UNIX sockets. Protected files that they create are removed when they exit",
             "Allow user namespaces, or run brigade outside of a container",
         ),
+        Ok(Enforcement::None) => Finding::problem("a test command was not confined", fix),
         Err(reason) if mode == SandboxMode::Off => {
-            Finding::note(format!("a test in a sandbox failed: {reason}"))
+            Finding::note(format!("sandboxes are not available: {reason}"))
         }
         Err(reason) => Finding::problem(reason, fix),
     };
@@ -139,7 +145,7 @@ fn test_sandbox(
     let ended = block_on(brigade_sandbox::run(&setup::guard_command()?, job, pending()))?;
     Ok(match ended {
         Ok(finished) if finished.end == ExitReason::Exited(0) => Ok(finished.enforcement),
-        Ok(finished) => Err(format!("a test command in a sandbox failed: {:?}", finished.end)),
+        Ok(finished) => Err(format!("a test command in a sandbox {}", end_text(finished.end))),
         Err(error) => Err(error.to_string()),
     })
 }
