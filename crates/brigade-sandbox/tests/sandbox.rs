@@ -49,6 +49,8 @@ impl Place {
         let protected = |name: &str| self.path(name).into();
         Sandbox {
             writable: vec![self.path("project").into()],
+            // The tests may run below /tmp.
+            visible: vec![self.root.path().canonicalize().unwrap().into()],
             protected: vec![
                 protected("project/.git/hooks"),
                 protected("project/.git/config"),

@@ -35,12 +35,15 @@ fn prepared(home: Home) -> Home {
 #[test]
 fn sandbox_confines_commands_to_the_workspace() {
     let home = home();
-    let output = run(&home, "echo in > src/new; cat src/new; echo out > ../outside/file", &[]);
+    let outside = home.work().join("../outside").canonicalize().unwrap();
+    // The tests may run below /tmp, which is private.
+    let visible = format!("sandbox.read=[\"{}\"]", outside.display());
+    let output =
+        run(&home, "echo in > src/new; cat src/new; echo out > ../outside/file", &["--set", &visible]);
     assert!(output.starts_with("in\n"), "{output}");
     assert!(output.contains("probably denied by the sandbox: a write outside the workspace"), "{output}");
     assert_eq!(fs::read_to_string(home.work().join("src/new")).unwrap(), "in\n");
     assert_eq!(fs::read_to_string(home.work().join("../outside/file")).unwrap(), "outside");
-    let outside = home.work().join("../outside").canonicalize().unwrap();
     let setting = format!("sandbox.write=[\"{}\"]", outside.display());
     run(&home, "echo out > ../outside/file", &["--set", &setting]);
     assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "out\n");
