@@ -174,7 +174,7 @@ fn start_with_landlock(
     Ok(Launched { main, output, confined: Confined::Landlock { missing } })
 }
 
-/// Paths of UNIX sockets of the host outside the writable and private directories. A read-only mount does not keep a command
+/// Paths of UNIX sockets of the host outside the private directories. A read-only mount does not keep a command
 /// from connecting to them.
 #[cfg(target_os = "linux")]
 fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
@@ -193,8 +193,11 @@ fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
         let path = rest.strip_prefix(b" ").filter(|path| path.starts_with(b"/"))?;
         Some(PathBuf::from(OsString::from_vec(path.to_vec())))
     });
-    let is_private =
-        |path: &PathBuf| ["/run", "/tmp", "/var/tmp", "/dev"].iter().any(|root| path.starts_with(root));
+    let is_below = |path: &PathBuf, roots: &[OsString]| roots.iter().any(|root| path.starts_with(root));
+    let is_private = |path: &PathBuf| {
+        let is_covered = ["/run", "/tmp", "/var/tmp", "/dev"].iter().any(|root| path.starts_with(root));
+        is_covered && !is_below(path, &sandbox.visible) && !is_below(path, &sandbox.writable)
+    };
     let is_allowed = |path: &PathBuf| sandbox.sockets.iter().any(|socket| path.as_os_str() == socket);
     let found = paths.filter(|path| !is_private(path) && !is_allowed(path)).take(MAX_SOCKETS);
     found.map(OsString::from).collect()
