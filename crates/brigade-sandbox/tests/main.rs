@@ -7,6 +7,7 @@
 
 mod cleanup;
 mod exits;
+mod probe;
 mod sandbox;
 mod served;
 mod stale;

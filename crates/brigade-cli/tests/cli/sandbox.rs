@@ -160,7 +160,8 @@ fn sandbox_settings_are_checked() {
 #[test]
 fn memory_limit_of_the_sandbox_ends_a_command() {
     let home = home();
-    let command = "python3 -c 'x = bytearray(b\"x\") * (200 << 20); import time; time.sleep(60)'";
+    // A shell variable of 200 MB.
+    let command = "x=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 60";
     let output = run(&home, command, &["--set", "sandbox.memory=100 MiB"]);
     assert!(output.contains("(killed: its processes used more memory than the sandbox allows)"), "{output}");
 }
