@@ -50,8 +50,11 @@ impl Place {
         let protected = |name: &str| self.path(name).into();
         Sandbox {
             writable: vec![self.path("project").into()],
-            // The tests may run below /tmp.
-            visible: vec![self.root.path().canonicalize().unwrap().into()],
+            // The tests and their program may be below /tmp.
+            visible: vec![
+                self.root.path().canonicalize().unwrap().into(),
+                std::env::current_exe().unwrap().canonicalize().unwrap().into(),
+            ],
             protected: vec![
                 protected("project/.git/hooks"),
                 protected("project/.git/config"),
