@@ -368,6 +368,19 @@ async fn host_sockets_are_hidden_unless_named() {
     assert!(!text(&refused).contains("connected"), "{}", text(&refused));
 }
 
+/// Most sockets of the host are below private directories.
+#[tokio::test]
+async fn named_socket_below_a_private_directory_can_be_reached() {
+    let place = Place::new();
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    let socket = directory.path().canonicalize().unwrap().join("agent.sock");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let connect = probe(&format!("unix {}", socket.display()));
+    assert_ne!(probed(&place.run(&connect).await), ["connected"]);
+    let sandbox = Sandbox { sockets: vec![socket.into()], ..place.sandbox() };
+    assert_eq!(probed(&place.run_in(sandbox, &connect).await), ["connected"]);
+}
+
 #[tokio::test]
 async fn abstract_sockets_of_the_host_are_out_of_reach_with_network() {
     use std::os::linux::net::SocketAddrExt;

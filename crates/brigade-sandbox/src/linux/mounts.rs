@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
     move_mount, open_tree, unmount,
@@ -72,7 +72,7 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
     // Of the same path, the writable one comes last and covers the other.
     targets.sort_by_key(|(path, _)| path.components().count());
     for (path, tree) in targets {
-        create_mount_point(&path)?;
+        create_mount_point(&tree, &path)?;
         attach(&tree, &path)?;
     }
     let mut pinned = Pinned::default();
@@ -214,12 +214,21 @@ fn discarded_layers(trees: Vec<(PathBuf, OwnedFd)>) -> Result<Vec<(PathBuf, Owne
 }
 
 /// Creates the path on a private file system, if it is below one. Elsewhere it exists.
-fn create_mount_point(path: &Path) -> Result<(), Failure> {
+fn create_mount_point(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
     }
     let failed = || Failure::path::<io::Error>("create, inside the sandbox,", path);
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(failed())
+    let stat = rustix::fs::fstat(tree).map_err(io::Error::from).map_err(failed())?;
+    let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let directory = if is_dir { Some(path) } else { path.parent() };
+    if let Some(directory) = directory {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(failed())?;
+    }
+    if !is_dir {
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path).map_err(failed())?;
+    }
+    Ok(())
 }
 
 /// Directories and links that were made mount points, because a mount point cannot be renamed or removed.
