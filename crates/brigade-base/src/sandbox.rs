@@ -114,7 +114,7 @@ impl SandboxSettings {
         let hidden =
             home.into_iter().flat_map(secrets::in_home).chain(scan.hidden).chain(self.private.clone());
         let stays_hidden = |path: &PathBuf| {
-            // What the program keeps for itself cannot be granted.
+            // Brigade's own files stay hidden, even if `read` lists them.
             let is_granted = self.read.iter().any(|read| path.starts_with(read));
             !is_granted || self.private.iter().any(|private| path.starts_with(private))
         };
@@ -149,8 +149,8 @@ impl SandboxSettings {
         })))
     }
 
-    /// Paths that the user approved. They must not lead elsewhere, because the user saw them as they are. Nobody can approve
-    /// access to the files of the program itself.
+    /// Resolves the approved paths. A symbolic link is refused, because the approval showed only its name. Brigade's own
+    /// files are always refused.
     fn granted(&self, workspace: &Path, extra: &ExtraAccess) -> Result<Vec<PathBuf>, SandboxError> {
         let private = existing(self.private.iter().cloned());
         let real = |path: &String| {

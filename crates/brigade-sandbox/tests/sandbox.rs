@@ -212,7 +212,7 @@ async fn hidden_paths_cannot_be_read_by_any_way() {
     assert_eq!(fs::read_to_string(place.path("project/.env")).unwrap(), "CANARY");
 }
 
-/// What hides a secret in one command must still hide it in the next.
+/// A command cannot move a secret to a place where the next command could read it.
 #[tokio::test]
 async fn hidden_paths_and_their_directories_cannot_be_moved() {
     let place = Place::new();

@@ -32,7 +32,7 @@ impl TemporaryDirectory {
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         if let (Some(path), Some(())) = (&self.path, self.created.get()) {
-            // What a command left there without permissions for the user cannot be removed, and hurts nobody.
+            // Best effort: a command may have removed the permissions of a directory in it.
             let _ = std::fs::remove_dir_all(path);
         }
     }

@@ -308,7 +308,7 @@ fn hide(sandbox: &Sandbox, pinned: &mut Pinned) -> Result<(), Failure> {
     fs::DirBuilder::new().mode(0o000).create(&directory).map_err(failed())?;
     let allowed: BTreeSet<&Path> = sandbox.sockets.iter().map(Path::new).collect();
     for path in &sandbox.hidden {
-        // What a link leads to is hidden.
+        // Hide the target of a symbolic link.
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
             // In the workspace, it may have been moved meanwhile. Elsewhere there is nothing to hide.

@@ -111,7 +111,7 @@ fn is_placeholder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| has_mark(&metadata)) && is_empty()
 }
 
-/// Whether this is the metadata of a placeholder, or of a directory that somebody gave its permissions.
+/// Whether this directory has the permissions of a placeholder.
 fn has_mark(metadata: &Metadata) -> bool {
     metadata.is_dir() && metadata.mode() & 0o7777 == MODE
 }
