@@ -104,6 +104,8 @@ pub enum Enforcement {
     /// Landlock and seccomp only. Missing protected paths can be created until the command exits, and other processes
     /// of the user can be seen.
     Landlock,
+    /// A Seatbelt profile of macOS. Whether it confines has not been verified.
+    Seatbelt,
 }
 
 impl Sandbox {

@@ -41,6 +41,8 @@ enum Confined {
     Landlock {
         missing: Vec<MissingPath>,
     },
+    #[cfg(target_os = "macos")]
+    Seatbelt,
 }
 
 impl Launched {
@@ -63,6 +65,8 @@ impl Launched {
             Confined::Namespaces { .. } => Enforcement::Namespaces,
             #[cfg(target_os = "linux")]
             Confined::Landlock { .. } => Enforcement::Landlock,
+            #[cfg(target_os = "macos")]
+            Confined::Seatbelt => Enforcement::Seatbelt,
         }
     }
 
@@ -80,6 +84,8 @@ impl Launched {
             }
             #[cfg(target_os = "linux")]
             Confined::Landlock { missing } => (reason, remove_all(missing)),
+            #[cfg(target_os = "macos")]
+            Confined::Seatbelt => (reason, Vec::new()),
         }
     }
 }
@@ -132,13 +138,33 @@ fn start_in_sandbox(
     })
 }
 
-#[cfg(not(target_os = "linux"))]
+/// Starts the command under a Seatbelt profile. This has not been verified.
+#[cfg(target_os = "macos")]
+fn start_in_sandbox(
+    job: &JobMessage,
+    sandbox: &Sandbox,
+    socket: Option<&OwnedFd>,
+) -> Result<Launched, Report> {
+    sandbox.check().map_err(|invalid| Report::CannotConfine { reason: invalid.to_string() })?;
+    enter(job)?;
+    let profile = crate::seatbelt::SeatbeltProfile::new(sandbox, crate::seatbelt::real_path);
+    let (program, arguments) = profile.command_line(&job.command);
+    let (mut command, output) = command_of(program, arguments, job, socket).map_err(cannot_run)?;
+    if let Some(temporary) = &sandbox.temporary {
+        command.env("TMPDIR", temporary);
+    }
+    os::set_up(&mut command, getpid(), resource_limits(&job.limits), || Ok(()));
+    let main = spawn(command).map_err(cannot_run)?;
+    Ok(Launched { main, output, confined: Confined::Seatbelt })
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn start_in_sandbox(
     _job: &JobMessage,
     _sandbox: &Sandbox,
     _socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
-    Err(Report::CannotConfine { reason: "sandboxes are supported only on Linux".into() })
+    Err(Report::CannotConfine { reason: "sandboxes are not supported on this system".into() })
 }
 
 #[cfg(target_os = "linux")]
@@ -256,11 +282,20 @@ fn enter(job: &JobMessage) -> Result<(), Report> {
 
 /// The command with its environment and streams, and the pipe with its output.
 fn command(job: &JobMessage, socket: Option<&OwnedFd>) -> io::Result<(Command, PipeReader)> {
+    command_of("/bin/sh", vec!["-c".into(), job.command.clone().into()], job, socket)
+}
+
+fn command_of(
+    program: &str,
+    arguments: Vec<OsString>,
+    job: &JobMessage,
+    socket: Option<&OwnedFd>,
+) -> io::Result<(Command, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     rustix::io::ioctl_fionbio(&reader, true)?;
     #[expect(clippy::disallowed_methods, reason = "only the guard starts commands")]
-    let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(&job.command);
+    let mut command = Command::new(program);
+    command.args(arguments);
     command.env_clear().envs(job.environment.iter().map(|(name, value)| (name, value)));
     match socket {
         None => command.stdin(Stdio::null()).stdout(writer.try_clone()?),

@@ -14,13 +14,13 @@
 //! 3. Only then does the runner send the job. An incomplete job is not run.
 //! 4. The guard runs the command, kills every descendant, and sends one report with the bounded output.
 //!
-//! Limits of the guard: a command has the rights of its user, so it can kill the guard with SIGKILL. Its main
+//! Limits of the guard: a command without a sandbox has the rights of its user, so it can kill the guard with SIGKILL. Its main
 //! process then dies with the guard and [`run`] returns [`GuardError::Died`], but processes that it had
 //! detached before keep running. Systems other than Linux have no subreaper. There the guard kills only the
 //! command's process group, and [`end_stale`] finds nothing.
 //!
-//! A command is guarded, not confined: it has the rights of its user. A job with a [`Confinement`] other than
-//! none is refused. [`KernelFeatures`] reports what the kernel would offer.
+//! A job with a [`Sandbox`] also confines its command. If neither namespaces nor Landlock are available, the job is refused.
+//! [`JobResult::enforcement`] says how the command was confined, and [`KernelFeatures`] what the kernel offers.
 
 mod ancestors;
 mod confinement;
@@ -40,6 +40,8 @@ mod output;
 mod processes;
 mod protocol;
 mod runner;
+#[cfg(any(target_os = "macos", test))]
+mod seatbelt;
 mod stale;
 mod usage;
 
