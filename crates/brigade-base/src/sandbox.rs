@@ -118,7 +118,9 @@ impl SandboxSettings {
             let is_granted = self.read.iter().any(|read| path.starts_with(read));
             !is_granted || self.private.iter().any(|private| path.starts_with(private))
         };
+        let (instructions, missing_instructions) = protected::instruction_files(workspace);
         let protected = protected::in_workspace(workspace)
+            .chain(instructions)
             .chain(home.into_iter().flat_map(protected::in_home))
             .chain(scan.protected)
             .filter(|path| !granted.contains(path));
@@ -133,7 +135,11 @@ impl SandboxSettings {
             discarded: os_strings(caches.filter(|cache| !contains_any(cache, &writable))),
             protected: os_strings(protected),
             forbidden: os_strings(
-                [protected::redirection(&workspace.join(".git"))].into_iter().chain(scan.forbidden),
+                [protected::redirection(&workspace.join(".git"))]
+                    .into_iter()
+                    .chain(scan.forbidden)
+                    .chain(missing_instructions)
+                    .filter(|path| !granted.contains(path)),
             ),
             hidden: os_strings(hidden.filter(stays_hidden)),
             writable: os_strings(writable.into_iter()),

@@ -138,6 +138,10 @@ pub(crate) struct Flags {
     /// approval are denied
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
+    /// Run commands of agents without the sandbox, with all your permissions. A round that was started in a sandbox stays in
+    /// it
+    #[arg(long)]
+    pub(crate) no_sandbox: bool,
 }
 
 impl Flags {

@@ -3,7 +3,9 @@
 //! Standard output carries results only. If its reader has closed it, the command ends quietly. Standard error
 //! carries everything else; failures to write to it are ignored.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -54,6 +56,15 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let mut line = sanitize::json(&text).into_owned();
     line.push('\n');
     Ok(line)
+}
+
+/// Prints a warning once. A chat reads the same files again whenever a setting changes.
+pub(crate) fn warn_once(text: &str) {
+    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let is_new = WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());
+    if is_new {
+        note(&format!("warning: {}", sanitize::line(text)));
+    }
 }
 
 /// Writes a sanitized line to standard error, wrapped between words.

@@ -1,8 +1,7 @@
 //! Skills and instructions that the user and the project provide to agents in addition to the task.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use brigade::skills::SkillProblem;
 use brigade::{Skills, Store};
@@ -10,7 +9,6 @@ use brigade_core::text::truncate_bytes;
 
 use crate::error::CliError;
 use crate::output;
-use crate::sanitize;
 use crate::settings::{OTHER_SKILL_DIRS, Settings};
 use crate::summary::shell_quoted;
 use crate::trust::instructions::{self, FILE_NAMES, InstructionFile, InstructionLookup};
@@ -27,7 +25,7 @@ const MAX_SHOWN_PROBLEMS: usize = 3;
 pub(crate) fn skills(settings: &Settings) -> Skills {
     let (skills, problems) = discover_skills(settings);
     for problem in problems.iter().take(MAX_SHOWN_PROBLEMS) {
-        warn_once(&problem.to_string());
+        output::warn_once(&problem.to_string());
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
@@ -36,7 +34,7 @@ pub(crate) fn skills(settings: &Settings) -> Skills {
         } else {
             format!("{more} more skills have problems")
         };
-        warn_once(&format!("{skills}. List all problems with: brigade doctor"));
+        output::warn_once(&format!("{skills}. List all problems with: brigade doctor"));
     }
     skills
 }
@@ -169,9 +167,9 @@ impl ProjectInstructions {
             let (path, cause) = (problem.path.display(), &problem.cause);
             match &problem.accept {
                 Some(command) => {
-                    warn_once(&format!("{path} {cause}. Review it, then accept it with: {command}"))
+                    output::warn_once(&format!("{path} {cause}. Review it, then accept it with: {command}"))
                 }
-                None => warn_once(&format!("{path} {cause}")),
+                None => output::warn_once(&format!("{path} {cause}")),
             }
         }
     }
@@ -188,13 +186,4 @@ fn join_files(parts: &[(&PathBuf, String)], folder: &Path) -> String {
         text.push_str(&format!("\n\n## {way}{name}\n\n{}", part.trim()));
     }
     text
-}
-
-/// Prints a warning once. A chat reads the same files again whenever a setting changes.
-fn warn_once(text: &str) {
-    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let is_new = WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());
-    if is_new {
-        output::note(&format!("warning: {}", sanitize::line(text)));
-    }
 }

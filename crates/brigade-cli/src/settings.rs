@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::model::PriceList;
-use brigade::sandbox::SandboxSettings;
+use brigade::sandbox::{SandboxMode, SandboxSettings};
 use brigade::{ApprovalPolicy, Limits, ModeOrigin};
 use brigade_core::Budget;
 use brigade_core::delegation_styles::DelegationStyles;
@@ -437,7 +437,7 @@ fn folder(environment: &Environment, flags: &Flags) -> PathBuf {
 /// Flags that correspond to configuration keys.
 fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Value)> {
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let values: [(&'static str, &'static [&'static str], Option<Value>); 7] = [
+    let values: [(&'static str, &'static [&'static str], Option<Value>); 8] = [
         ("--model", &["model"], flags.model.clone().map(Value::String)),
         ("--max-turns", &["limits", "lead_turns"], flags.max_turns.map(|turns| number(turns.into()))),
         ("--budget-tokens", &["budget", "tokens"], flags.budget_tokens.map(number)),
@@ -445,6 +445,7 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Val
         ("--max-agents", &["budget", "agents"], flags.max_agents.map(number)),
         ("--faces", &["delegation", "faces"], flags.delegation_styles.clone().map(Value::String)),
         ("--mode", &["permissions", "mode"], flags.mode.map(|mode| mode.as_str().into())),
+        ("--no-sandbox", &["sandbox", "mode"], flags.no_sandbox.then(|| SandboxMode::Off.as_str().into())),
     ];
     values.into_iter().filter_map(|(flag, path, value)| Some((flag, path, value?))).collect()
 }

@@ -176,6 +176,7 @@ pub(crate) async fn run_settings(
         instructions.warn_once();
         library.instructions = instructions.text;
         library.environment = Some(environment_context::environment(settings).await);
+        warn_if_unconfined(settings);
     }
     if !settings.acp.is_empty() {
         let (acp, problems) = external_agents(settings)?;
@@ -187,6 +188,15 @@ pub(crate) async fn run_settings(
         library.external = Some(Arc::new(acp));
     }
     Ok(library)
+}
+
+/// Warns about a run whose commands are not confined.
+fn warn_if_unconfined(settings: &Settings) {
+    if settings.sandbox.mode == SandboxMode::Off {
+        output::warn_once(
+            "the sandbox is off: commands of agents run with all your permissions (`sandbox.mode`)",
+        );
+    }
 }
 
 /// External agents, and the problems of those that cannot be used. Does not start them.

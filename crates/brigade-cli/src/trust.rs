@@ -9,6 +9,8 @@ mod trust_store;
 
 use std::path::{Path, PathBuf};
 
+use brigade_sandbox::is_placeholder;
+
 use crate::error::CliError;
 use crate::output;
 use crate::sanitize;
@@ -88,7 +90,7 @@ fn has_real_dir(folder: &Path, name: &str) -> bool {
     let mut path = folder.to_path_buf();
     Path::new(name).iter().all(|part| {
         path.push(part);
-        path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+        path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) && !is_placeholder(&path)
     })
 }
 

@@ -350,7 +350,7 @@ pub struct Attenuated {
 }
 
 /// Returns the narrower of two sandboxes, if any is set.
-fn narrower(one: Option<SandboxMode>, other: Option<SandboxMode>) -> Option<SandboxMode> {
+pub fn narrower(one: Option<SandboxMode>, other: Option<SandboxMode>) -> Option<SandboxMode> {
     one.into_iter().chain(other).min()
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use brigade_core::approval::AnswerError;
 use brigade_core::delegation_styles::{Caller, DELEGATION_TOOLS, MESSAGE_TOOL, resolve_model};
 use brigade_core::event::{Answer, Speaker};
-use brigade_core::grant::{Access, AttenuateError, Authority, Grant};
+use brigade_core::grant::{Access, AttenuateError, Authority, Grant, narrower};
 use brigade_core::permission::Mode;
 use brigade_core::state::RoundSpec;
 use brigade_core::tool_names;
@@ -352,6 +352,7 @@ impl Runtime {
             // A detached child keeps the authority it was lent. An imported session keeps the authority it had.
             authority.network = authority.network.min(then.network);
             authority.speak = authority.speak.min(then.speak);
+            authority.sandbox = narrower(authority.sandbox, then.sandbox);
             authority.tools.retain(|tool| then.tools.contains(tool));
             authority.lend.retain(|tool| then.lend.contains(tool));
             // The current settings do not contain what the caller's definition denied.

@@ -54,6 +54,14 @@ pub use job::{
     shell_quoted, single_quoted,
 };
 pub use kernel_features::{Cgroups, KernelFeatures, Namespaces};
+#[cfg(target_os = "linux")]
+pub use linux::placeholders::is_placeholder;
 pub use os::stop_at_terminal;
 pub use runner::{run, serve};
 pub use stale::end_stale;
+
+/// Whether a path is a placeholder. Only sandboxes on Linux create some.
+#[cfg(not(target_os = "linux"))]
+pub fn is_placeholder(_path: &std::path::Path) -> bool {
+    false
+}

@@ -47,9 +47,16 @@ const HOME_FILES: [&str; 18] = [
 
 /// Protected paths of a workspace, whether or not they exist.
 pub(super) fn in_workspace(workspace: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = COVERED_DIRS.into_iter().chain(TOOL_SETTINGS).chain(INSTRUCTION_FILES).chain([MCP_FILE]);
+    let names = COVERED_DIRS.into_iter().chain(TOOL_SETTINGS).chain([MCP_FILE]);
     let own: Vec<PathBuf> = names.map(|name| workspace.join(name)).collect();
     own.into_iter().chain(git_files(&workspace.join(".git")))
+}
+
+/// Instruction files of a workspace that exist, and those that do not. Placeholders for the latter would be visible to every
+/// command that lists the workspace.
+pub(super) fn instruction_files(workspace: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let files = INSTRUCTION_FILES.into_iter().map(|name| workspace.join(name));
+    files.partition(|file| file.symlink_metadata().is_ok())
 }
 
 /// Protected paths of a home directory.

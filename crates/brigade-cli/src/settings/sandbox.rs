@@ -40,7 +40,7 @@ pub(super) struct RawSandbox {
 impl Default for RawSandbox {
     fn default() -> RawSandbox {
         RawSandbox {
-            mode: SandboxMode::default(),
+            mode: SandboxMode::Workspace,
             read: Vec::new(),
             write: Vec::new(),
             network: false,

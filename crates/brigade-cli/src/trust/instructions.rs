@@ -9,6 +9,7 @@ use brigade::Workspace;
 use brigade::tool::{FileError, Files};
 use brigade_core::Hash;
 use brigade_core::permission::Permissions;
+use brigade_sandbox::is_placeholder;
 
 pub(crate) use brigade::project_files::INSTRUCTION_FILES as FILE_NAMES;
 
@@ -51,7 +52,8 @@ pub(crate) fn folders(folder: &Path) -> Vec<PathBuf> {
 
 /// Root of the git repository that contains a folder. In a worktree, `.git` is a file.
 pub(crate) fn git_root(folder: &Path) -> Option<PathBuf> {
-    let is_root = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
+    let is_repository = |git: &Path| git.symlink_metadata().is_ok() && !is_placeholder(git);
+    let is_root = |folder: &&Path| is_repository(&folder.join(".git"));
     folder.ancestors().find(is_root).map(Path::to_path_buf)
 }
 
@@ -69,6 +71,7 @@ pub(crate) fn read(folder: &Path, name: &str, permissions: &Permissions) -> Inst
         Err(FileError::TooLarge { .. }) => {
             InstructionLookup::Unusable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20))
         }
+        Err(_) if is_placeholder(&folder.join(name)) => InstructionLookup::Absent,
         Err(error) => InstructionLookup::Unusable(error.to_string()),
     }
 }

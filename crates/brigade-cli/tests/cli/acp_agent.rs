@@ -165,28 +165,31 @@ fn approval_answered_from_a_terminal_is_withdrawn_in_the_editor() {
     assert!(home.work().join("x.txt").exists());
 }
 
-fn sleeps() -> Script {
-    Script::new().turns([call("shell", json!({ "command": "echo $$ > pid; sleep 600" })), reply("end")])
+/// Script whose command sleeps. The directory of the test is part of its command line.
+fn sleeps(home: &Home) -> Script {
+    let command = format!("echo x > started; sleep 600; : {}", home.work().display());
+    Script::new().turns([call("shell", json!({ "command": command })), reply("end")])
 }
 
-/// Waits until a command has recorded its process id. Returns a check whether the process is still running.
+/// Waits until the command runs. Returns a check whether it is still running.
 fn sleeper(home: &Home) -> impl Fn() -> bool + use<> {
-    let file = home.work().join("pid");
+    let (file, mark) = (home.work().join("started"), format!("sleep 600; : {}", home.work().display()));
     let since = Instant::now();
-    let pid = loop {
-        match std::fs::read_to_string(&file).unwrap_or_default().trim().parse::<u32>() {
-            Ok(pid) => break pid,
-            Err(_) => assert!(since.elapsed() < Duration::from_secs(60), "no command began"),
-        }
+    while !file.exists() {
+        assert!(since.elapsed() < Duration::from_secs(60), "no command began");
         std::thread::sleep(Duration::from_millis(10));
-    };
-    move || Path::new(&format!("/proc/{pid}")).exists()
+    }
+    move || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let command_line = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+        processes.filter_map(command_line).any(|line| String::from_utf8_lossy(&line).contains(&mark))
+    }
 }
 
 #[test]
 fn session_cancel_stops_running_commands() {
     let home = Home::new();
-    let model = home.script(sleeps());
+    let model = home.script(sleeps(&home));
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
     let session = editor.session(&home.work());
     let id = editor.start(&session, "sleep");
@@ -201,7 +204,7 @@ fn session_cancel_stops_running_commands() {
 #[test]
 fn editor_disconnect_stops_all_agents() {
     let home = Home::new();
-    let model = home.script(sleeps());
+    let model = home.script(sleeps(&home));
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
     let session = editor.session(&home.work());
     editor.start(&session, "sleep");
@@ -247,7 +250,7 @@ fn passthrough_session_loads_and_refuses_prompts() {
 #[test]
 fn signal_stops_the_agent_like_a_disconnect() {
     let home = Home::new();
-    let model = home.script(sleeps());
+    let model = home.script(sleeps(&home));
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
     let session = editor.session(&home.work());
     editor.start(&session, "sleep");

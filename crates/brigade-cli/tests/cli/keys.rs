@@ -51,7 +51,15 @@ fn command_of_an_agent_cannot_read_keys_from_the_runner() {
     let home = Home::new();
     let model = home.script(snoop());
     give_away(&home);
-    let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
+    let mut command = as_ordinary_user(&home.command(&[
+        "run",
+        "--model",
+        &model,
+        "--mode",
+        "auto",
+        "--no-sandbox",
+        "look",
+    ]));
     let done = CommandResult::run(command.env("ANTHROPIC_API_KEY", KEY));
     // The command ran under its guard, so an ordinary user can still use everything.
     done.exits_with(0).stdout_contains("snooped");
@@ -67,7 +75,15 @@ fn command_of_an_agent_sees_the_environment_of_an_unprotected_process() {
     let mut sleeper = Command::new("sleep");
     sleeper.arg("30").env("OPEN_KEY", "canary-in-the-open").current_dir(home.work());
     let mut sleeper = as_ordinary_user(&sleeper).spawn().unwrap();
-    let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
+    let mut command = as_ordinary_user(&home.command(&[
+        "run",
+        "--model",
+        &model,
+        "--mode",
+        "auto",
+        "--no-sandbox",
+        "look",
+    ]));
     let done = CommandResult::run(&mut command);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();

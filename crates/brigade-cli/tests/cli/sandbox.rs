@@ -191,8 +191,8 @@ fn commands_in_a_sandbox_need_no_approval_in_mode_edit() {
         done.exits_with(0).stdout.contains("ran\n")
     };
     let on = &ON[..2];
-    assert!(!run("edit", &[]), "a command without a sandbox needs approval");
-    assert!(run("edit", on));
+    assert!(!run("edit", &["--no-sandbox"]), "a command without a sandbox needs approval");
+    assert!(run("edit", on) && run("edit", &[]));
     assert!(!run("ask", on) && !run("plan", on));
     assert!(!run("edit", &[on, &["--set", "permissions.ask=[\"shell(echo *)\"]"]].concat()));
     assert!(!run("auto", &[on, &["--set", "permissions.deny=[\"shell(echo *)\"]"]].concat()));
@@ -271,4 +271,53 @@ fn git_works_in_a_protected_repository() {
     git("git status");
     assert!(!home.work().join("../ran").exists());
     assert_eq!(git("git status --porcelain"), "?? evil/\n");
+}
+
+#[test]
+fn sandbox_is_on_unless_the_user_turns_it_off() {
+    let home = home();
+    let shown = home.brigade(&["config", "show"]);
+    shown.exits_with(0).stdout_contains("mode = \"workspace\"  # from default");
+    let write = || shell("echo x > ../outside/new; ls ../outside");
+    let done = home.run(write(), &["--mode", "auto"]);
+    assert!(!done.exits_with(0).stderr.contains("sandbox"), "{}", done.stderr);
+    assert!(!home.work().join("../outside/new").exists(), "{}", done.stdout);
+    for off in [&["--no-sandbox"][..], &["--set", "sandbox.mode=off"]] {
+        let done = home.run(write(), &[&["--mode", "auto"], off].concat());
+        done.exits_with(0)
+            .stdout_contains("new")
+            .stderr_contains("warning: the sandbox is off: commands of agents run with all your permissions");
+        fs::remove_file(home.work().join("../outside/new")).unwrap();
+    }
+    // A narrower agent stays in its sandbox.
+    let script = Script::new()
+        .agent("reader", [call("shell", json!({ "command": "echo x > child" })), reply("{results}")]);
+    let script =
+        script.turns([call("delegate", json!({ "role": "reader", "task": "write" })), reply("{results}")]);
+    let role = ["--set", "swarm.roles.reader.sandbox=read-only", "--no-sandbox", "--mode", "auto"];
+    home.run(script, &role).exits_with(0).stdout_contains("Read-only file system");
+    assert!(!home.work().join("child").exists());
+}
+
+/// A directory without a repository and without any protected file. Other programs of the user run in it meanwhile.
+#[test]
+fn placeholders_are_neither_reported_nor_taken_for_files_of_the_project() {
+    let home = Home::outside_tmp();
+    let output = run(&home, "echo x > new; ls", &[]);
+    assert_eq!(output, "new\n");
+    let script = shell("echo x > started; until [ -e end ]; do sleep 0.01; done");
+    let running = BackgroundRun::start(&home, script, &["--mode", "auto"]);
+    while !home.work().join("started").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(home.work().join(".brigade").is_dir() && home.work().join(".git").is_dir());
+    let other = home.run(Script::new().reply("hello"), &[]);
+    other.exits_with(0);
+    assert!(!other.stderr.contains("warning") && !other.stderr.contains("trust"), "{}", other.stderr);
+    home.write("work/end", "");
+    assert_eq!(running.end().0, 0);
+    assert!(!home.work().join(".brigade").exists());
+    let output = run(&home, "echo pwned > AGENTS.md; cat AGENTS.md", &[]);
+    assert!(output.contains("removed these files because the sandbox protects them:"), "{output}");
+    assert!(!home.work().join("AGENTS.md").exists());
 }

@@ -22,8 +22,8 @@ const CTRL_L: &str = "\u{c}";
 /// Script of the project. Run N of a command waits for the file `open-COMMAND-N`. The test fails until `price.sh` is
 /// repaired.
 const DEV: &str = r#"#!/bin/sh
-echo "$1" >> ../runs
-gate=../open-$1-$(grep -c "$1" ../runs)
+echo "$1" >> runs
+gate=open-$1-$(grep -c "$1" runs)
 until [ -e "$gate" ]; do sleep 0.02; done
 [ "$1" != test ] || sh price.sh 10
 "#;
@@ -139,13 +139,13 @@ impl Recorder {
     #[track_caller]
     fn wait_for_gate(&self, command: &str, number: usize) {
         self.first.wait_until(&format!("at gate {number} of {command}"), |_| {
-            text(self.home.work().join("../runs")).lines().filter(|run| *run == command).count() == number
+            text(self.home.work().join("runs")).lines().filter(|run| *run == command).count() == number
         });
     }
 
     /// Lets a run of `./dev COMMAND` continue.
     fn open(&self, gate: &str) {
-        self.home.write(&format!("open-{gate}"), "");
+        self.home.write(&format!("work/open-{gate}"), "");
     }
 
     /// Waits until the newest tree shows these agents at work, each with its turns and its activity.
@@ -182,7 +182,7 @@ fn recording_of_a_killed_and_resumed_run_matches_a_run() {
         (14, 14),
         "one request for each turn:\n{requests}"
     );
-    let runs = text(recorder.home.work().join("../runs"));
+    let runs = text(recorder.home.work().join("runs"));
     let mut runs: Vec<&str> = runs.lines().collect();
     runs.sort_unstable();
     assert_eq!(runs, ["lint", "log", "spell", "test", "test", "test"], "no command is run again");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brigade_core::delegation_styles::{DELEGATION_TOOLS, MESSAGE_TOOL};
 use brigade_core::event::{Answer, Effect};
-use brigade_core::grant::Access;
+use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Stop;
 use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::state::{CallProgress, Intent};
@@ -289,7 +289,12 @@ impl Driver {
     fn command_sandbox(&self) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
         let temporary = self.tree.temporary.clone();
-        CommandSandbox::new(move |extra| settings.confinement(&resolved.authority, extra, &temporary))
+        CommandSandbox::new(move |extra| {
+            // A session can be resumed in another directory than the recorded one.
+            let workspace = resolved.files.workspace().root().to_string_lossy().into_owned();
+            let authority = Authority { workspace, ..resolved.authority.clone() };
+            settings.confinement(&authority, extra, &temporary)
+        })
     }
 
     /// Reporter that publishes the progress of a call of this session.

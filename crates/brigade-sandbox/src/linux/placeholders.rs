@@ -106,7 +106,8 @@ pub(crate) fn link_target(link: &Path, rest: &Path) -> Option<PathBuf> {
     Some(path)
 }
 
-fn is_placeholder(path: &Path) -> bool {
+/// Whether a path is an empty directory in the place of a protected path that does not exist. A running command has it there.
+pub fn is_placeholder(path: &Path) -> bool {
     let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
     path.symlink_metadata().is_ok_and(|metadata| has_mark(&metadata)) && is_empty()
 }

@@ -114,6 +114,10 @@ pub(super) fn sandbox(settings: &Settings) -> Result<Vec<Finding>, CliError> {
              processes and connect to UNIX sockets. Protected files that they create are removed when they exit",
             "Allow user namespaces, or run brigade outside of a container",
         ),
+        Ok(Enforcement::Seatbelt) => Finding::warn(
+            "a test command ran with a Seatbelt profile. It has not been verified that the profile confines commands on macOS",
+            "Rely on the mode and the rules, or run brigade on Linux",
+        ),
         Ok(Enforcement::None) => Finding::problem("a test command was not confined", fix),
         Err(reason) if mode == SandboxMode::Off => {
             Finding::note(format!("sandboxes are not available: {reason}"))
