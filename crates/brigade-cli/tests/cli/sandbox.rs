@@ -321,3 +321,20 @@ fn placeholders_are_neither_reported_nor_taken_for_files_of_the_project() {
     assert!(output.contains("removed these files because the sandbox protects them:"), "{output}");
     assert!(!home.work().join("AGENTS.md").exists());
 }
+
+/// A new message to a child begins a round of its own, without the role that narrowed it.
+#[test]
+fn child_stays_in_its_sandbox_in_later_rounds() {
+    let home = home();
+    let write = call("shell", json!({ "command": "echo x > child; echo tried" }));
+    let script = Script::new()
+        .agent("reader", [reply("ready"), write, reply("{results}")])
+        .turns([call("delegate", json!({ "role": "reader", "task": "wait" })), reply("done")]);
+    let role = ["--set", "swarm.roles.reader.sandbox=read-only"];
+    let report = home.report(&script, &[&ON[..], &role].concat());
+    let child = format!("{}.1-0", report["session_id"].as_str().unwrap());
+    let model = home.script(&script);
+    let told = home.brigade(&[&["tell", &child, "write", "--model", &model], &ON[..]].concat());
+    told.exits_with(0).stdout_contains("Read-only file system");
+    assert!(!home.work().join("child").exists());
+}
