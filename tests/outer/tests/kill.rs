@@ -19,7 +19,7 @@ const MIN_KILLS: u32 = 110;
 /// Maximum number of runs. Some end before the signal arrives.
 const MAX_RUNS: u32 = 300;
 
-/// Agents whose commands append a name to a file.
+/// Agents whose commands append a name to a file of the workspace.
 fn script(file: &Path) -> Script {
     let append =
         |name: &str, then: &str| json!({ "command": format!("echo {name} >> {}{then}", file.display()) });
@@ -66,7 +66,7 @@ impl TestEnv {
         let folder = tempfile::tempdir().unwrap();
         let env = TestEnv { folder };
         std::fs::create_dir(env.path("work")).unwrap();
-        let script = script(&env.path("count")).journal(&env.path("journal"));
+        let script = script(&env.path("work/count")).journal(&env.path("journal"));
         std::fs::write(env.path("script.toml"), script.to_string()).unwrap();
         env
     }
@@ -164,7 +164,7 @@ fn whole_run() -> Duration {
     let output = env.start().wait_with_output().unwrap();
     let took = started.elapsed();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut count = env.lines("count");
+    let mut count = env.lines("work/count");
     count.sort();
     assert_eq!(count, ["deepest", "lead", "leafA", "right"]);
     took
@@ -220,7 +220,7 @@ fn check_witnesses(
     replied_before: &[(String, u64)],
     requests_before: &BTreeMap<(String, u64), u32>,
 ) {
-    let mut count = env.lines("count");
+    let mut count = env.lines("work/count");
     count.sort();
     let runs = count.len();
     count.dedup();
