@@ -190,13 +190,22 @@ pub(crate) async fn run_settings(
     Ok(library)
 }
 
-/// Warns about a run whose commands are not confined.
+/// Warns about a run whose commands are not confined, or confined less than usual.
 fn warn_if_unconfined(settings: &Settings) {
     if settings.sandbox.mode == SandboxMode::Off {
         output::warn_once(
             "the sandbox is off: commands of agents run with all your permissions (`sandbox.mode`)",
         );
+        return;
     }
+    // Trying takes a millisecond, which the run does not wait for.
+    tokio::task::spawn_blocking(|| {
+        if !brigade_sandbox::namespaces_work() {
+            output::warn_once(
+                "user namespaces are not available, so the sandbox protects less. For details, run: brigade doctor",
+            );
+        }
+    });
 }
 
 /// External agents, and the problems of those that cannot be used. Does not start them.

@@ -57,6 +57,32 @@ impl KernelFeatures {
     }
 }
 
+/// Tries to create namespaces and to change a mount in them, as a sandbox does. Settings alone do not tell: a container may
+/// refuse either.
+#[cfg(target_os = "linux")]
+pub fn namespaces_work() -> bool {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    use rustix::process::{WaitOptions, waitpid};
+    let namespaces = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWNET;
+    match crate::os::fork_into(namespaces) {
+        Err(_) => false,
+        Ok(None) => {
+            let changed = mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC);
+            crate::os::exit_now(i32::from(changed.is_err()))
+        }
+        Ok(Some(child)) => {
+            let status = waitpid(Some(child), WaitOptions::empty()).ok().flatten();
+            status.is_some_and(|(_, status)| status.exit_status() == Some(0))
+        }
+    }
+}
+
+/// Whether namespaces can be used. Only Linux has them.
+#[cfg(not(target_os = "linux"))]
+pub fn namespaces_work() -> bool {
+    false
+}
+
 fn namespaces(proc: &Path) -> Namespaces {
     let read = |name: &str| fs::read_to_string(proc.join(name)).ok();
     let is = |name: &str, value: &str| read(name).is_some_and(|text| text.trim() == value);

@@ -53,7 +53,7 @@ pub use job::{
     ExitReason, GuardCommand, Job, JobResult, OutputPiece, ProxyHandler, ResourceLimits, SandboxLimit,
     shell_quoted, single_quoted,
 };
-pub use kernel_features::{Cgroups, KernelFeatures, Namespaces};
+pub use kernel_features::{Cgroups, KernelFeatures, Namespaces, namespaces_work};
 #[cfg(target_os = "linux")]
 pub use linux::placeholders::is_placeholder;
 pub use os::stop_at_terminal;

@@ -184,12 +184,13 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Forks into new namespaces. Returns `None` in the child. This process must have a single thread.
+/// Forks into new namespaces. Returns `None` in the child. If this process has several threads, the child may only make
+/// system calls.
 #[cfg(target_os = "linux")]
 pub(crate) fn fork_into(namespaces: libc::c_int) -> io::Result<Option<Pid>> {
     let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
-    // SAFETY: without a stack and without shared memory, `clone` behaves like `fork`. The process has a single thread, so
-    // the child finds all locks free.
+    // SAFETY: without a stack and without shared memory, `clone` behaves like `fork`. With a single thread, the child finds
+    // all locks free. Otherwise the caller takes none in it.
     let answer = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match i32::try_from(answer) {
         Ok(pid) if pid >= 0 => Ok(Pid::from_raw(pid)),

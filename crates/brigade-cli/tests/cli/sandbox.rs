@@ -5,7 +5,7 @@ use std::fs;
 use brigade_testing::{Script, call, reply};
 use serde_json::json;
 
-use crate::cli::support::{BackgroundRun, Home};
+use crate::cli::support::{BackgroundRun, CommandResult, Home};
 
 const ON: [&str; 4] = ["--set", "sandbox.mode=workspace", "--mode", "auto"];
 
@@ -337,4 +337,32 @@ fn child_stays_in_its_sandbox_in_later_rounds() {
     let told = home.brigade(&[&["tell", &child, "write", "--model", &model], &ON[..]].concat());
     told.exits_with(0).stdout_contains("Read-only file system");
     assert!(!home.work().join("child").exists());
+}
+
+/// A kernel that refuses user namespaces, as in many containers.
+#[test]
+fn run_and_doctor_say_that_the_sandbox_protects_less() {
+    let home = home();
+    let script = home.script(shell("echo x > src/new; cat .env"));
+    let without_namespaces = |arguments: &[&str]| {
+        let plain = home.command(arguments);
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "sh", "-c"]);
+        command.args(["echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" \"$@\""]);
+        command.arg(plain.get_program()).args(plain.get_args()).env_clear();
+        command.envs(plain.get_envs().map(|(name, value)| (name, value.unwrap_or_default())));
+        command.current_dir(plain.get_current_dir().unwrap());
+        CommandResult::run(command.stdin(std::process::Stdio::null()))
+    };
+    let done = without_namespaces(&["run", "--model", &script, "--mode", "edit", "x"]);
+    done.exits_with(0).stderr_contains(
+        "warning: user namespaces are not available, so the sandbox protects less. For details, run: brigade doctor",
+    );
+    assert!(done.stdout.contains("Permission denied") && !done.stdout.contains("CANARY"), "{}", done.stdout);
+    assert!(home.work().join("src/new").exists());
+    without_namespaces(&["doctor"])
+        .stdout_contains("user namespaces are not available, so sandboxes use only Landlock and seccomp");
+    // With namespaces, there is nothing to say.
+    let done = home.brigade(&["run", "--model", &script, "--mode", "edit", "x"]);
+    assert!(!done.exits_with(0).stderr.contains("namespaces"), "{}", done.stderr);
 }
