@@ -12,6 +12,7 @@ use rustix::stdio::stderr;
 use crate::linux::{
     SyscallFilters,
     init::{Init, StartError},
+    layers::{LayerSources, Namespaces, OwnDirectory},
     only_layer,
     placeholders::{Placeholders, first_missing},
 };
@@ -35,6 +36,7 @@ enum Confined {
     Namespaces {
         init: Init,
         _placeholders: Placeholders,
+        _layers: Option<OwnDirectory>,
         missing: Vec<MissingPath>,
     },
     #[cfg(target_os = "linux")]
@@ -45,14 +47,16 @@ enum Confined {
 
 impl Launched {
     /// Starts the command of a job, or returns the report that says why not.
-    pub(crate) fn start(job: &JobMessage) -> Result<Launched, Report> {
+    ///
+    /// `descriptors` came with the job: the namespaces of its shared layers.
+    pub(crate) fn start(job: &JobMessage, descriptors: Vec<OwnedFd>) -> Result<Launched, Report> {
         let socket = match job.streams {
             Streams::Reported => None,
             Streams::Carried => Some(take_socket().map_err(cannot_run)?),
         };
         match &job.confinement {
             Confinement::None => start_unconfined(job, socket.as_ref()),
-            Confinement::Sandbox(sandbox) => start_in_sandbox(job, sandbox, socket.as_ref()),
+            Confinement::Sandbox(sandbox) => start_in_sandbox(job, sandbox, descriptors, socket.as_ref()),
         }
     }
 
@@ -96,6 +100,7 @@ fn start_unconfined(job: &JobMessage, socket: Option<&OwnedFd>) -> Result<Launch
 fn start_in_sandbox(
     job: &JobMessage,
     sandbox: &Sandbox,
+    descriptors: Vec<OwnedFd>,
     socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
     sandbox.check().map_err(|invalid| Report::CannotConfine { reason: invalid.to_string() })?;
@@ -110,17 +115,24 @@ fn start_in_sandbox(
     let missing = missing_paths(&sandbox, &sandbox.forbidden);
     let (command_line, output) = command(job, socket).map_err(cannot_run)?;
     let limits = resource_limits(&job.limits);
-    let failure = match Init::start(&sandbox, &placeholders, &job.directory(), limits, command_line) {
+    let mut descriptors = descriptors.into_iter();
+    let namespaces =
+        descriptors.next().zip(descriptors.next()).map(|(user, mounts)| Namespaces { user, mounts });
+    let (layers, own_layers) =
+        LayerSources::open(job.layers.as_ref(), namespaces.as_ref(), &sandbox.discarded);
+    drop(namespaces);
+    let failure = match Init::start(&sandbox, &placeholders, layers, &job.directory(), limits, command_line) {
         Ok(init) => {
             let main = init.pid;
-            let confined = Confined::Namespaces { init, _placeholders: placeholders, missing };
+            let confined =
+                Confined::Namespaces { init, _placeholders: placeholders, _layers: own_layers, missing };
             return Ok(Launched { main, output, confined });
         }
         Err(StartError::Directory(reason)) => return Err(Report::Directory { reason }),
         Err(StartError::Command(reason)) => return Err(Report::CannotRun { reason }),
         Err(StartError::Sandbox(failure)) => failure,
     };
-    drop(placeholders);
+    drop((placeholders, own_layers));
     if !failure.is_unsupported || !sandbox.allow_landlock_only {
         return Err(Report::CannotConfine { reason: failure.reason });
     }
@@ -136,6 +148,7 @@ fn start_in_sandbox(
 fn start_in_sandbox(
     _job: &JobMessage,
     _sandbox: &Sandbox,
+    _descriptors: Vec<OwnedFd>,
     _socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
     Err(Report::CannotConfine { reason: "sandboxes are supported only on Linux".into() })
@@ -196,7 +209,10 @@ fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
     let is_below = |path: &PathBuf, roots: &[OsString]| roots.iter().any(|root| path.starts_with(root));
     let is_private = |path: &PathBuf| {
         let is_covered = ["/run", "/tmp", "/var/tmp", "/dev"].iter().any(|root| path.starts_with(root));
-        is_covered && !is_below(path, &sandbox.visible) && !is_below(path, &sandbox.writable)
+        is_covered
+            && ![&sandbox.visible, &sandbox.writable, &sandbox.discarded]
+                .iter()
+                .any(|roots| is_below(path, roots))
     };
     let is_allowed = |path: &PathBuf| sandbox.sockets.iter().any(|socket| path.as_os_str() == socket);
     let found = paths.filter(|path| !is_private(path) && !is_allowed(path)).take(MAX_SOCKETS);

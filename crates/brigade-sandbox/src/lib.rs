@@ -19,16 +19,19 @@
 //! detached before keep running. Systems other than Linux have no subreaper. There the guard kills only the
 //! command's process group, and [`end_stale`] finds nothing.
 //!
-//! A command is guarded, not confined: it has the rights of its user. A job with a [`Confinement`] other than
-//! none is refused. [`KernelFeatures`] reports what the kernel would offer.
+//! A command without a [`Confinement`] has the rights of its user. A job whose confinement the guard cannot enforce is
+//! refused. [`KernelFeatures`] reports what the kernel offers.
 
 mod ancestors;
 mod confinement;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod error;
 mod guard;
 mod job;
 mod kernel_features;
 mod launch;
+mod layers;
 #[cfg(target_os = "linux")]
 mod linux;
 #[expect(
@@ -39,6 +42,8 @@ mod os;
 mod output;
 mod processes;
 mod protocol;
+#[cfg(target_os = "linux")]
+mod remove;
 mod runner;
 mod stale;
 mod usage;
@@ -52,6 +57,18 @@ pub use job::{
     shell_quoted, single_quoted,
 };
 pub use kernel_features::{Cgroups, KernelFeatures, Namespaces};
+pub use layers::Layers;
 pub use os::stop_at_terminal;
+#[cfg(target_os = "linux")]
+pub use remove::remove_tree;
 pub use runner::{run, serve};
 pub use stale::end_stale;
+
+/// Removes a directory and everything in it, without following links. A missing one is removed already.
+#[cfg(not(target_os = "linux"))]
+pub fn remove_tree(path: &std::path::Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

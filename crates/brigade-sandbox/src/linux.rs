@@ -3,6 +3,7 @@
 pub(crate) mod failure;
 pub(crate) mod init;
 mod landlock_rules;
+pub(crate) mod layers;
 mod mounts;
 pub(crate) mod placeholders;
 mod syscalls;

@@ -7,6 +7,7 @@
 
 mod cleanup;
 mod exits;
+mod layers;
 mod probe;
 mod sandbox;
 mod served;

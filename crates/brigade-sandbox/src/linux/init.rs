@@ -5,11 +5,10 @@
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, WaitOptions, getpid, set_dumpable_behavior, wait,
 };
@@ -17,11 +16,12 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use super::failure::{Failure, at};
 use super::landlock_rules;
+use super::layers::LayerSources;
 use super::mounts;
 use super::placeholders::Placeholders;
 use super::syscalls::SyscallFilters;
 use crate::protocol::PROXY;
-use crate::{Network, Sandbox, os};
+use crate::{Network, Sandbox, descriptors, os};
 
 /// The first process, as its guard sees it.
 pub(crate) struct Init {
@@ -52,6 +52,7 @@ impl Init {
     pub(crate) fn start(
         sandbox: &Sandbox,
         placeholders: &Placeholders,
+        layers: LayerSources,
         directory: &Path,
         limits: Vec<(Resource, Rlimit)>,
         mut command: Command,
@@ -65,7 +66,7 @@ impl Init {
         let child = os::fork_into(namespaces(sandbox)).map_err(failed("create namespaces"))?;
         let Some(pid) = child else {
             drop((messages, guard));
-            let result = set_up(&mut alive, user, sandbox, placeholders)
+            let result = set_up(&mut alive, user, sandbox, placeholders, layers)
                 .map_err(StartError::Sandbox)
                 .and_then(|()| enter(directory))
                 .and_then(|()| provide_proxy(&mut command, sandbox))
@@ -127,6 +128,7 @@ fn set_up(
     user: (u32, u32),
     sandbox: &Sandbox,
     placeholders: &Placeholders,
+    layers: LayerSources,
 ) -> Result<(), Failure> {
     os::reset_signals();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
@@ -136,7 +138,7 @@ fn set_up(
     if sandbox.network != Network::On {
         os::enable_loopback().map_err(at("enable the loopback interface"))?;
     }
-    mounts::build(sandbox, placeholders)
+    mounts::build(sandbox, placeholders, layers)
 }
 
 /// Variables that make programs use a proxy, and those that keep them from using it for themselves.
@@ -152,26 +154,14 @@ fn provide_proxy(command: &mut Command, sandbox: &Sandbox) -> Result<(), StartEr
     let failed = |error| StartError::Sandbox(Failure::unsupported("create the proxy", error));
     let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let address = format!("http://{}", listener.local_addr().map_err(failed)?);
-    send_descriptor(rustix::stdio::stdin(), listener.as_fd()).map_err(failed)?;
+    descriptors::send(rustix::stdio::stdin(), PROXY, &[listener.as_fd()]).map_err(failed)?;
     command.envs(PROXY_VARIABLES.map(|name| (name, address.as_str())));
     command.envs(NO_PROXY_VARIABLES.map(|name| (name, "localhost,127.0.0.1,::1")));
     Ok(())
 }
 
-/// Sends a descriptor over a UNIX socket.
-fn send_descriptor(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [descriptor];
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::Error::other("the descriptor does not fit into the message"));
-    }
-    sendmsg(socket, &[io::IoSlice::new(&[PROXY])], &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
 /// Keeps the ids of user and group. The files of a process that is not dumpable belong to root, so it is dumpable meanwhile.
-fn map_user((user, group): (u32, u32)) -> Result<(), Failure> {
+pub(super) fn map_user((user, group): (u32, u32)) -> Result<(), Failure> {
     let failed = || at::<io::Error>("map the user");
     let dumpable = |behavior| set_dumpable_behavior(behavior).map_err(io::Error::from).map_err(failed());
     dumpable(DumpableBehavior::Dumpable)?;
