@@ -72,7 +72,7 @@ pub struct Sandbox {
 pub struct SandboxLimits {
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Number of processes.
+    /// Number of processes and threads.
     pub processes: Option<u64>,
     /// Free space in bytes that the file systems of the writable paths keep.
     pub free_disk_bytes: Option<u64>,

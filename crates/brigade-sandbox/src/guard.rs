@@ -14,7 +14,7 @@ use crate::os;
 use crate::output::BoundedOutput;
 use crate::processes::Children;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Request, Streams};
-use crate::{Confinement, ExitReason, SandboxLimit};
+use crate::{ExitReason, SandboxLimit};
 
 /// Interval at which the guard reaps orphans while nothing else happens.
 const REAP_INTERVAL: Duration = Duration::from_millis(250);
@@ -211,8 +211,15 @@ impl<'a> RunningCommand<'a> {
             }
         }
         let enforcement = self.launched.enforcement();
+        let limit = self.launched.enforced_limit().map(ExitReason::OverLimit);
         let (exit, removed) = self.launched.clean_up(status);
-        let end = end.or(exit).unwrap_or(ExitReason::Cancelled);
+        let end = match end.or(exit) {
+            // The command itself may not say why it failed.
+            Some(ExitReason::Exited(0)) => ExitReason::Exited(0),
+            Some(exit @ (ExitReason::Exited(_) | ExitReason::Signalled(_))) => limit.unwrap_or(exit),
+            Some(end) => end,
+            None => ExitReason::Cancelled,
+        };
         let recent = self.output.pieces(Instant::now());
         let (output, dropped_bytes) = self.output.finish();
         let (duration, output_bytes) = (self.started.elapsed(), output.len());
@@ -224,13 +231,12 @@ impl<'a> RunningCommand<'a> {
 
     /// The limit of the sandbox that its processes exceed together, checked from time to time.
     fn exceeded_limit(&mut self) -> Option<SandboxLimit> {
-        let Confinement::Sandbox(sandbox) = &self.job.confinement else { return None };
         let now = Instant::now();
         if now < self.next_usage_check {
             return None;
         }
         self.next_usage_check = now + USAGE_INTERVAL;
-        crate::usage::exceeded_limit(sandbox, self.job.layers.as_ref().map(|layers| &layers.directory))
+        self.launched.exceeded_limit(self.job)
     }
 
     /// Lets a served command exit by itself after the runner has closed its input. If it does not, it gets

@@ -11,14 +11,15 @@ use rustix::stdio::stderr;
 #[cfg(target_os = "linux")]
 use crate::linux::{
     SyscallFilters,
-    init::{Init, StartError},
+    cgroups::ControlGroups,
+    init::{Init, Setup, StartError},
     layers::{LayerSources, Namespaces, OwnDirectory},
     only_layer,
     placeholders::{Placeholders, first_missing},
 };
 use crate::os;
 use crate::protocol::{JobMessage, Report, Streams};
-use crate::{Confinement, Enforcement, ExitReason, ResourceLimits, Sandbox};
+use crate::{Confinement, Enforcement, ExitReason, ResourceLimits, Sandbox, SandboxLimit};
 
 /// A started command.
 pub(crate) struct Launched {
@@ -37,10 +38,12 @@ enum Confined {
         init: Init,
         _placeholders: Placeholders,
         _layers: Option<OwnDirectory>,
+        groups: ControlGroups,
         missing: Vec<MissingPath>,
     },
     #[cfg(target_os = "linux")]
     Landlock {
+        groups: ControlGroups,
         missing: Vec<MissingPath>,
     },
 }
@@ -70,6 +73,29 @@ impl Launched {
         }
     }
 
+    /// The first limit of the sandbox that its processes have reached together.
+    #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "only Linux has sandboxes"))]
+    pub(crate) fn exceeded_limit(&self, job: &JobMessage) -> Option<SandboxLimit> {
+        match &self.confined {
+            Confined::No => None,
+            #[cfg(target_os = "linux")]
+            Confined::Namespaces { groups, .. } | Confined::Landlock { groups, .. } => {
+                let Confinement::Sandbox(sandbox) = &job.confinement else { return None };
+                let layers = job.layers.as_ref().map(|layers| &layers.directory);
+                groups.reached().or_else(|| crate::usage::exceeded_limit(sandbox, layers))
+            }
+        }
+    }
+
+    /// The limit that the kernel enforced meanwhile.
+    pub(crate) fn enforced_limit(&self) -> Option<SandboxLimit> {
+        match &self.confined {
+            Confined::No => None,
+            #[cfg(target_os = "linux")]
+            Confined::Namespaces { groups, .. } | Confined::Landlock { groups, .. } => groups.reached(),
+        }
+    }
+
     /// Cleans up after the last process has exited. Returns the exit of the command, if its main process exited by itself,
     /// and the protected paths that were removed.
     pub(crate) fn clean_up(self, status: Option<WaitStatus>) -> (Option<ExitReason>, Vec<OsString>) {
@@ -83,7 +109,7 @@ impl Launched {
                 (reason, remove_all(missing))
             }
             #[cfg(target_os = "linux")]
-            Confined::Landlock { missing } => (reason, remove_all(missing)),
+            Confined::Landlock { missing, .. } => (reason, remove_all(missing)),
         }
     }
 }
@@ -121,18 +147,31 @@ fn start_in_sandbox(
     let (layers, own_layers) =
         LayerSources::open(job.layers.as_ref(), namespaces.as_ref(), &sandbox.discarded);
     drop(namespaces);
-    let failure = match Init::start(&sandbox, &placeholders, layers, &job.directory(), limits, command_line) {
+    let mut groups = ControlGroups::create(&sandbox.limits);
+    let setup = Setup {
+        sandbox: &sandbox,
+        placeholders: &placeholders,
+        layers,
+        processes: sandbox.limits.processes.filter(|_| !groups.enforces(SandboxLimit::Processes)),
+    };
+    let started = Init::start(setup, &job.directory(), limits, command_line, |pid| groups.enter(pid));
+    let failure = match started {
         Ok(init) => {
             let main = init.pid;
-            let confined =
-                Confined::Namespaces { init, _placeholders: placeholders, _layers: own_layers, missing };
+            let confined = Confined::Namespaces {
+                init,
+                _placeholders: placeholders,
+                _layers: own_layers,
+                groups,
+                missing,
+            };
             return Ok(Launched { main, output, confined });
         }
         Err(StartError::Directory(reason)) => return Err(Report::Directory { reason }),
         Err(StartError::Command(reason)) => return Err(Report::CannotRun { reason }),
         Err(StartError::Sandbox(failure)) => failure,
     };
-    drop((placeholders, own_layers));
+    drop((placeholders, own_layers, groups));
     if !failure.is_unsupported || !sandbox.allow_landlock_only {
         return Err(Report::CannotConfine { reason: failure.reason });
     }
@@ -177,14 +216,20 @@ fn start_with_landlock(
     if let Some(temporary) = &sandbox.temporary {
         command.env("TMPDIR", temporary);
     }
+    let groups = ControlGroups::create(&sandbox.limits);
+    let entries = groups.entries();
     os::set_up(&mut command, getpid(), resource_limits(&job.limits), move || {
+        for entry in &entries {
+            // Without it, the guard counts.
+            let _ = std::fs::write(entry, "0");
+        }
         if let Some(rules) = rules.take() {
             rules.restrict_self().map_err(io::Error::other)?;
         }
         filters.apply()
     });
     let main = spawn(command).map_err(|error| Reported(cannot_run(error)))?;
-    Ok(Launched { main, output, confined: Confined::Landlock { missing } })
+    Ok(Launched { main, output, confined: Confined::Landlock { groups, missing } })
 }
 
 /// Paths of UNIX sockets of the host outside the private directories. A read-only mount does not keep a command

@@ -71,7 +71,10 @@ pub(crate) struct JobLayers {
 }
 
 /// A job on the wire. Paths are bytes, because not every path is UTF-8.
+///
+/// An unknown or missing field is an error, because a job must not run with more rights than its sender meant.
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct JobMessage {
     pub(crate) command: String,
     directory: Vec<u8>,
@@ -79,7 +82,6 @@ pub(crate) struct JobMessage {
     pub(crate) time_limit: Duration,
     pub(crate) output_limit: usize,
     pub(crate) limits: ResourceLimits,
-    #[serde(default = "Confinement::none")]
     pub(crate) confinement: Confinement,
     #[serde(default)]
     pub(crate) streams: Streams,

@@ -76,6 +76,7 @@ async fn run_and_clean_up(
 #[cfg(target_os = "linux")]
 fn remove_leftovers(sandbox: &Sandbox) {
     crate::linux::placeholders::remove_stale(sandbox);
+    crate::linux::cgroups::remove_stale();
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -26,7 +26,8 @@ pub(crate) fn exceeded_limit(sandbox: &Sandbox, layers: Option<&OsString>) -> Op
     let table = ProcessTable::read().ok()?;
     let processes = table.descendants(rustix::process::getpid().as_raw_nonzero().get());
     // The first process of the sandbox is not the command's.
-    let count = processes.iter().filter(|process| !process.is_dead).count().saturating_sub(1) as u64;
+    let living = processes.iter().filter(|process| !process.is_dead);
+    let count = living.map(|process| process.threads).fold(0, u64::saturating_add).saturating_sub(1);
     if limits.processes.is_some_and(|limit| count > limit) {
         return Some(SandboxLimit::Processes);
     }

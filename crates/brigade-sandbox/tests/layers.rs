@@ -126,11 +126,13 @@ async fn changes_that_are_not_shared_end_with_the_command_and_are_on_disk() {
     let place = Place::new();
     let layers = prepare(&place);
     let project = place.path("project");
-    let sandbox = Sandbox {
+    let mut sandbox = Sandbox {
         writable: Vec::new(),
         discarded: vec![project.clone().into(), place.path("home/.cache").into()],
         ..place.sandbox()
     };
+    // A directory and a path in it, both missing.
+    sandbox.protected.push(project.join(".claude").into());
     let command = "echo new > src/new; mkdir -p .brigade .claude/agents; echo pwned > .brigade/config.toml; \
                    echo pwned > .claude/agents/a.md; echo pwned >> .git/config; cat .env; cat .git/config .brigade/* .claude/*/* .claude/*; \
                    grep -c \" $PWD overlay .*upperdir=.*/disk/\" /proc/self/mounts; cat src/new";

@@ -18,6 +18,7 @@ use super::failure::{Failure, at};
 use super::landlock_rules;
 use super::layers::LayerSources;
 use super::mounts;
+use super::pid_limit::limit_processes;
 use super::placeholders::Placeholders;
 use super::syscalls::SyscallFilters;
 use crate::protocol::PROXY;
@@ -47,16 +48,26 @@ pub(crate) enum StartError {
     Command(String),
 }
 
+/// What the first process sets up.
+pub(crate) struct Setup<'a> {
+    pub(crate) sandbox: &'a Sandbox,
+    pub(crate) placeholders: &'a Placeholders,
+    pub(crate) layers: LayerSources,
+    /// Limit of processes that no control group enforces.
+    pub(crate) processes: Option<u64>,
+}
+
 impl Init {
-    /// Starts the command in namespaces of its own. Returns when it runs.
+    /// Starts the command in namespaces of its own. Returns when it runs. `on_created` gets the first process before it does
+    /// anything.
     pub(crate) fn start(
-        sandbox: &Sandbox,
-        placeholders: &Placeholders,
-        layers: LayerSources,
+        setup: Setup<'_>,
         directory: &Path,
         limits: Vec<(Resource, Rlimit)>,
         mut command: Command,
+        on_created: impl FnOnce(Pid),
     ) -> Result<Init, StartError> {
+        let sandbox = setup.sandbox;
         let failed = |step| move |error: io::Error| StartError::Sandbox(Failure::unsupported(step, error));
         let filters =
             SyscallFilters::compile(sandbox, true).map_err(failed("compile the system call filter"))?;
@@ -66,7 +77,7 @@ impl Init {
         let child = os::fork_into(namespaces(sandbox)).map_err(failed("create namespaces"))?;
         let Some(pid) = child else {
             drop((messages, guard));
-            let result = set_up(&mut alive, user, sandbox, placeholders, layers)
+            let result = set_up(&mut alive, user, setup)
                 .map_err(StartError::Sandbox)
                 .and_then(|()| enter(directory))
                 .and_then(|()| provide_proxy(&mut command, sandbox))
@@ -80,6 +91,7 @@ impl Init {
             os::exit_now(code);
         };
         drop((writer, alive, command));
+        on_created(pid);
         // The pipe tells the child that the guard was alive after the child had asked to die with it.
         let _ = (&guard).write_all(b"G");
         drop(guard);
@@ -123,18 +135,17 @@ fn namespaces(sandbox: &Sandbox) -> libc::c_int {
     }
 }
 
-fn set_up(
-    alive: &mut PipeReader,
-    user: (u32, u32),
-    sandbox: &Sandbox,
-    placeholders: &Placeholders,
-    layers: LayerSources,
-) -> Result<(), Failure> {
+fn set_up(alive: &mut PipeReader, user: (u32, u32), setup: Setup<'_>) -> Result<(), Failure> {
+    let Setup { sandbox, placeholders, layers, processes } = setup;
     os::reset_signals();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(at("tie the sandbox to its guard"))?;
     alive.read_exact(&mut [0]).map_err(at("reach the guard"))?;
     map_user(user)?;
+    if let Some(processes) = processes {
+        // Without it, the guard counts them.
+        let _ = limit_processes(processes);
+    }
     if sandbox.network != Network::On {
         os::enable_loopback().map_err(at("enable the loopback interface"))?;
     }

@@ -141,10 +141,11 @@ fn mount_private(path: &Path, sandbox: &Sandbox) -> Result<(), Failure> {
     }
 }
 
-/// Options of a private directory. Its files are in memory, so their size is limited like it.
+/// Options of a private directory. Its files are in memory, so they may take half of it.
 fn private_options(sandbox: &Sandbox) -> String {
     const DEFAULT_SIZE: u64 = 1 << 30;
-    format!("mode=1777,size={}", sandbox.limits.memory_bytes.unwrap_or(DEFAULT_SIZE))
+    let size = sandbox.limits.memory_bytes.map_or(DEFAULT_SIZE, |memory| memory / 2);
+    format!("mode=1777,size={size}")
 }
 
 fn mount_devices(
@@ -211,17 +212,21 @@ fn create_mount_point(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
 
 /// Directories and links that were made mount points, because a mount point cannot be renamed or removed.
 #[derive(Default)]
-struct Pinned(BTreeSet<PathBuf>);
+struct Pinned {
+    paths: BTreeSet<PathBuf>,
+    /// Placeholders in layers whose changes are discarded.
+    placeholders: BTreeSet<PathBuf>,
+}
 
 impl Pinned {
     /// Makes a directory a mount point, with the content that it has.
     fn directory(&mut self, path: &Path) -> Result<(), Failure> {
-        if self.0.insert(path.to_path_buf()) { attach(&take(path)?, path) } else { Ok(()) }
+        if self.paths.insert(path.to_path_buf()) { attach(&take(path)?, path) } else { Ok(()) }
     }
 
     /// Makes a link a mount point.
     fn link(&mut self, path: &Path) -> Result<(), Failure> {
-        if self.0.insert(path.to_path_buf()) { bind_read_only(path) } else { Ok(()) }
+        if self.paths.insert(path.to_path_buf()) { bind_read_only(path) } else { Ok(()) }
     }
 
     /// Pins every directory between the writable root and a path.
@@ -260,8 +265,10 @@ fn protect_path(
             Err(error) if error.kind() == io::ErrorKind::NotFound && sandbox.discards(&current) => {
                 // Only the upper layer gets this placeholder.
                 create_dir(&current).map_err(Failure::path("protect", &current))?;
+                pinned.placeholders.insert(current.clone());
                 return bind_read_only(&current);
             }
+            Ok(_) if pinned.placeholders.contains(&current) => return Ok(()),
             found => found.map_err(Failure::path("protect", &current))?,
         };
         if metadata.is_symlink() {
