@@ -1,8 +1,10 @@
 //! From the authority of a session to the sandbox of its commands.
 
 mod protected;
+mod scan;
 mod secrets;
 mod temporary;
+mod tree;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,9 +12,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use brigade_core::grant::{Access, Authority};
+use brigade_core::permission::Mode;
 pub use brigade_core::sandbox::SandboxMode;
-use brigade_sandbox::{Confinement, Job, Network, Sandbox, SandboxLimits};
-pub use temporary::TemporaryDirectory;
+use brigade_sandbox::{Confinement, Job, Layers, Network, Sandbox, SandboxLimits};
+pub use tree::TreeSandbox;
 
 /// Settings of the sandbox in which commands of agents run.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +40,7 @@ pub struct SandboxSettings {
     pub temporary: Option<PathBuf>,
 }
 
-/// Caches of tools in the home directory. Commands can change them, and the changes are discarded.
+/// Caches of tools in the home directory. Commands can change them, and the changes end with the tree.
 const CACHES: [&str; 14] = [
     ".bun/install/cache",
     ".cache",
@@ -79,12 +82,33 @@ impl SandboxSettings {
         authority.sandbox.unwrap_or(self.mode).min(self.mode)
     }
 
+    /// Returns the layers that the commands of a session share, if they run in a sandbox.
+    pub fn layers(
+        &self,
+        authority: &Authority,
+        tree: &TreeSandbox,
+    ) -> Result<Option<Arc<Layers>>, SandboxError> {
+        match self.mode_of(authority) {
+            SandboxMode::Off => Ok(None),
+            SandboxMode::ReadOnly | SandboxMode::Workspace => {
+                Ok(tree.layers(authority, || existing(self.caches()))?)
+            }
+        }
+    }
+
+    fn caches(&self) -> impl Iterator<Item = PathBuf> {
+        self.home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache)))
+    }
+
     /// Returns the confinement of commands of a session, with what the user approved in addition.
+    ///
+    /// In plan mode, commands see their changes of the workspace, which are then discarded. They have neither network nor
+    /// sockets nor additional access, and need namespaces.
     pub fn confinement(
         &self,
         authority: &Authority,
         extra: &ExtraAccess,
-        temporary: &TemporaryDirectory,
+        tree: &TreeSandbox,
     ) -> Result<Confinement, SandboxError> {
         let mode = self.mode_of(authority);
         if mode == SandboxMode::Off {
@@ -94,6 +118,9 @@ impl SandboxSettings {
         if self.home.as_deref().is_some_and(|home| home.starts_with(workspace)) {
             return Err(SandboxError::Home);
         }
+        let is_plan = authority.permissions.mode == Mode::Plan;
+        let nothing = ExtraAccess::default();
+        let extra = if is_plan { &nothing } else { extra };
         let granted = self.granted(workspace, extra)?;
         let mut writable = match mode {
             SandboxMode::ReadOnly => Vec::new(),
@@ -109,7 +136,7 @@ impl SandboxSettings {
             }
         };
         writable.extend(granted.iter().cloned());
-        let scan = secrets::scan(workspace, &authority.permissions)?;
+        let scan = tree.scan(authority)?;
         let home = self.home.as_deref();
         let hidden =
             home.into_iter().flat_map(secrets::in_home).chain(scan.hidden).chain(self.private.clone());
@@ -124,15 +151,20 @@ impl SandboxSettings {
             .chain(home.into_iter().flat_map(protected::in_home))
             .chain(scan.protected)
             .filter(|path| !granted.contains(path));
-        let caches = home.into_iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
-        let caches =
-            existing(caches).into_iter().filter(|cache| !writable.iter().any(|path| cache.starts_with(path)));
+        let mut discarded = existing(self.caches());
+        discarded.retain(|cache| {
+            !writable.iter().any(|path| cache.starts_with(path)) && !contains_any(cache, &writable)
+        });
         let network = match authority.network {
-            Access::Allowed if self.network || extra.network => Network::On,
+            Access::Allowed if (self.network || extra.network) && !is_plan => Network::On,
             Access::Allowed | Access::Denied => Network::Off,
         };
+        let sockets = if is_plan { Vec::new() } else { existing(self.sockets.iter().cloned()) };
+        if is_plan {
+            discarded.append(&mut writable);
+        }
         Ok(Confinement::Sandbox(Box::new(Sandbox {
-            discarded: os_strings(caches.filter(|cache| !contains_any(cache, &writable))),
+            discarded: os_strings(discarded.into_iter()),
             protected: os_strings(protected),
             forbidden: os_strings(
                 [protected::redirection(&workspace.join(".git"))]
@@ -146,12 +178,12 @@ impl SandboxSettings {
             visible: os_strings(
                 existing([workspace.to_path_buf()].into_iter().chain(self.read.clone())).into_iter(),
             ),
-            temporary: temporary.create()?.map(OsString::from),
-            sockets: os_strings(existing(self.sockets.iter().cloned()).into_iter()),
+            temporary: tree.create()?.map(|parts| OsString::from(parts.temporary)),
+            sockets: os_strings(sockets.into_iter()),
             network,
             nested_namespaces: false,
             limits: self.limits,
-            allow_landlock_only: true,
+            allow_landlock_only: !is_plan,
         })))
     }
 
@@ -209,12 +241,22 @@ impl ExtraAccess {
 #[derive(Clone, Default)]
 pub struct CommandSandbox(Option<Arc<Confine>>);
 
-type Confine = dyn Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync;
+type Confine = dyn Fn(&ExtraAccess) -> Result<(Confinement, Option<Arc<Layers>>), SandboxError> + Send + Sync;
 
 impl CommandSandbox {
     /// Creates a sandbox from the function that computes it.
     pub fn new(
         confinement: impl Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync + 'static,
+    ) -> CommandSandbox {
+        CommandSandbox::with_layers(move |extra| Ok((confinement(extra)?, None)))
+    }
+
+    /// Creates a sandbox from the function that computes it, with the layers that its commands share.
+    pub fn with_layers(
+        confinement: impl Fn(&ExtraAccess) -> Result<(Confinement, Option<Arc<Layers>>), SandboxError>
+        + Send
+        + Sync
+        + 'static,
     ) -> CommandSandbox {
         CommandSandbox(Some(Arc::new(confinement)))
     }
@@ -234,19 +276,29 @@ impl CommandSandbox {
         environment: &[(String, String)],
         extra: &ExtraAccess,
     ) -> Result<Job, SandboxError> {
-        let confinement = match &self.0 {
+        let (confinement, layers) = match &self.0 {
             Some(confinement) => confinement(extra)?,
-            None => Confinement::None,
+            None => (Confinement::None, None),
         };
         let mut environment = visible_variables(&confinement, environment);
         add_git_settings(&mut environment);
-        Ok(Job::new(command, directory, tag, confinement).environment(environment))
+        Ok(Job::new(command, directory, tag, confinement).environment(environment).layers(layers))
     }
 }
 
 impl fmt::Debug for CommandSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "CommandSandbox(..)" } else { "CommandSandbox::none()" })
+    }
+}
+
+/// Whether what a command changes in this directory is discarded.
+pub fn discards(confinement: &Confinement, directory: &Path) -> bool {
+    match confinement {
+        Confinement::None => false,
+        Confinement::Sandbox(sandbox) => {
+            sandbox.discarded.iter().any(|discarded| directory.starts_with(discarded))
+        }
     }
 }
 

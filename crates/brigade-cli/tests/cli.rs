@@ -39,6 +39,8 @@ mod resume;
 mod retries;
 mod rounds;
 mod sandbox;
+mod sandbox_plan;
+mod sandbox_tree;
 mod schema;
 mod session_ref;
 mod sessions;

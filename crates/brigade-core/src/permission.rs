@@ -33,7 +33,7 @@ use rule::Matcher;
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Permits only calls that read; no rule widens this.
+    /// Permits only calls that read, and commands whose changes are discarded; no rule widens this.
     #[default]
     Plan,
     /// Permits reading; everything else requires approval unless an `allow` rule matches.
@@ -102,6 +102,8 @@ pub enum ActionKind {
     Edit,
     /// Runs a command in a sandbox that confines it to the workspace.
     Confined,
+    /// Runs a command in a sandbox that discards what it changes. Every mode permits it.
+    Discarded,
     /// Runs a command with more access than its sandbox gives. No mode and no `allow` rule permits it.
     Unconfined,
     /// Anything else.
@@ -204,7 +206,7 @@ impl Permissions {
         {
             return Verdict::Deny { reason: format!("the rule `{rule}` in `permissions.deny` forbids it") };
         }
-        if self.mode == Mode::Plan && action.kind != ActionKind::Pure {
+        if self.mode == Mode::Plan && !matches!(action.kind, ActionKind::Pure | ActionKind::Discarded) {
             return Verdict::Deny { reason: plan_reason(action.tool) };
         }
         let may_be_free = action.kind != ActionKind::Unconfined;
@@ -285,7 +287,7 @@ impl Permissions {
     /// Whether the mode alone permits a call that no `deny` or `ask` rule binds.
     fn is_free(&self, kind: ActionKind, target: &PreparedSubject) -> bool {
         match kind {
-            ActionKind::Pure => true,
+            ActionKind::Pure | ActionKind::Discarded => true,
             // Edit mode permits edits of the workspace, so a path that leads out of it is not covered.
             ActionKind::Edit if matches!(target, PreparedSubject::Path(path) if path.is_outside()) => {
                 self.mode >= Mode::Auto

@@ -29,7 +29,9 @@ pub(crate) fn block(environment: &Environment, authority: &Authority) -> String 
 
 fn mode(mode: Mode) -> &'static str {
     match mode {
-        Mode::Plan => "plan (read-only: edits and commands are refused)",
+        Mode::Plan => {
+            "plan (read-only: edits are refused; commands run only in a sandbox that discards their changes)"
+        }
         Mode::Ask => "ask (edits and commands need approval)",
         Mode::Edit => "edit (edits are allowed; commands need approval)",
         Mode::Auto => "auto (edits and commands are allowed)",

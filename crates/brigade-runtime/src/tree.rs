@@ -19,7 +19,7 @@ use crate::fast_map::FastMap;
 use crate::observer::Observers;
 use crate::resolved_agent::{AgentKind, ResolvedAgent};
 use crate::runtime::CachedSession;
-use crate::sandbox::TemporaryDirectory;
+use crate::sandbox::TreeSandbox;
 use crate::session::{DriverMessage, DriverSender};
 use crate::settings::Settings;
 use crate::store::{Lease, Owner, Store, StoreError, retry};
@@ -48,8 +48,8 @@ pub(crate) struct Tree {
     last_number: AtomicU32,
     /// Files that sessions of the tree have written.
     pub(crate) writes: Writes,
-    /// `/tmp` of commands in a sandbox.
-    pub(crate) temporary: Arc<TemporaryDirectory>,
+    /// State that the sandboxes of the sessions share.
+    pub(crate) sandbox: Arc<TreeSandbox>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -69,9 +69,9 @@ impl Tree {
             core.settings.delegation_styles.max_active(),
         );
         let temporary = core.settings.sandbox.temporary.as_deref();
-        let temporary = Arc::new(TemporaryDirectory::below(temporary, lease.root.as_str()));
+        let sandbox = Arc::new(TreeSandbox::below(temporary, lease.root.as_str()));
         Tree {
-            temporary,
+            sandbox,
             history: TreeHistory::default(),
             remote_ancestors,
             leases: Leases::new(core.store.clone(), owner, lease),

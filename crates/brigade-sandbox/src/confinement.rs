@@ -38,8 +38,8 @@ pub struct Sandbox {
     /// Paths below the private directories that can be read nevertheless.
     #[serde(default)]
     pub visible: Vec<OsString>,
-    /// Directories whose changes the command sees and that are discarded when it exits. Landlock alone makes them
-    /// read-only.
+    /// Directories whose changes the command sees and that are discarded: when it exits, or with the
+    /// [`Layers`](crate::Layers) that share them. Landlock alone makes them read-only.
     #[serde(default)]
     pub discarded: Vec<OsString>,
     /// Paths below the writable ones that stay read-only. A missing one cannot be created.
@@ -72,7 +72,7 @@ pub struct Sandbox {
 pub struct SandboxLimits {
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Number of processes.
+    /// Number of processes and threads.
     pub processes: Option<u64>,
     /// Free space in bytes that the file systems of the writable paths keep.
     pub free_disk_bytes: Option<u64>,
@@ -157,12 +157,19 @@ impl Sandbox {
         self.hidden.iter().any(|hidden| path.starts_with(real(Path::new(hidden))))
     }
 
-    /// The innermost writable path that contains this one.
+    /// The innermost writable or discarded path that contains this one.
     #[cfg(target_os = "linux")]
     pub(crate) fn writable_root(&self, path: &Path) -> Option<PathBuf> {
         let roots = self.writable.iter().chain(&self.discarded).map(Path::new);
         let roots = roots.filter(|root| path.starts_with(root) && path != *root);
         roots.max_by_key(|root| root.components().count()).map(Path::to_path_buf)
+    }
+
+    /// Whether changes of this path are discarded, so that nothing of the host has to be protected.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn discards(&self, path: &Path) -> bool {
+        let root = self.writable_root(path);
+        root.is_some_and(|root| self.discarded.iter().any(|discarded| root.as_os_str() == discarded))
     }
 }
 

@@ -13,8 +13,8 @@ use crate::launch::Launched;
 use crate::os;
 use crate::output::BoundedOutput;
 use crate::processes::Children;
-use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
-use crate::{Confinement, ExitReason, SandboxLimit};
+use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Request, Streams};
+use crate::{ExitReason, SandboxLimit};
 
 /// Interval at which the guard reaps orphans while nothing else happens.
 const REAP_INTERVAL: Duration = Duration::from_millis(250);
@@ -39,10 +39,13 @@ const POLL_INTERVAL_WITHOUT_PIDFD: Duration = Duration::from_millis(10);
 pub fn guard_main() -> i32 {
     // While the guard waits for its job, signals keep their default action. It may simply die, because
     // nothing is running.
-    let Ok(job) = receive() else { return EXIT_NO_JOB };
+    let Ok((request, descriptors)) = receive() else { return EXIT_NO_JOB };
     os::catch_termination_signals();
     let (report, output) = match become_guard().and_then(|()| is_runner_alive()) {
-        Ok(true) if !os::termination_requested() => execute(&job),
+        Ok(true) if !os::termination_requested() => match &request {
+            Request::Run(job) => execute(job, descriptors),
+            Request::CreateLayers(layers) => (create_layers(layers), Vec::new()),
+        },
         Ok(_) => return EXIT_NO_JOB,
         Err(error) => (Report::CannotRun { reason: format!("cannot set up the guard: {error}") }, Vec::new()),
     };
@@ -51,13 +54,38 @@ pub fn guard_main() -> i32 {
     i32::from(sent.is_err())
 }
 
-fn receive() -> io::Result<JobMessage> {
+/// Receives a message and the descriptors that come with it.
+fn receive() -> io::Result<(Request, Vec<OwnedFd>)> {
     send(&[READY])?;
     let mut prefix = [0; 4];
-    receive_exactly(&mut prefix)?;
+    let descriptors = receive_start(&mut prefix)?;
     let mut body = vec![0; protocol::body_length(prefix)?];
     receive_exactly(&mut body)?;
-    protocol::parse(&body)
+    Ok((protocol::parse(&body)?, descriptors))
+}
+
+/// Receives the first bytes. Descriptors come with the very first one.
+#[cfg(target_os = "linux")]
+fn receive_start(mut buffer: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
+    loop {
+        match crate::descriptors::receive(stdin(), buffer) {
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((count, descriptors)) => {
+                buffer = buffer.get_mut(count..).unwrap_or_default();
+                return receive_exactly(buffer).map(|()| descriptors);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTSOCK) => {
+                return receive_exactly(buffer).map(|()| Vec::new());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn receive_start(buffer: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
+    receive_exactly(buffer).map(|()| Vec::new())
 }
 
 fn receive_exactly(mut buffer: &mut [u8]) -> io::Result<()> {
@@ -104,12 +132,22 @@ fn is_runner_alive() -> io::Result<bool> {
     Ok(poll(&mut watched, Some(&Timespec::default()))? == 0)
 }
 
-fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
+fn execute(job: &JobMessage, descriptors: Vec<OwnedFd>) -> (Report, Vec<u8>) {
     let started = Instant::now();
-    match Launched::start(job) {
+    match Launched::start(job, descriptors) {
         Ok(launched) => RunningCommand::new(launched, job, started).run(),
         Err(report) => (report, Vec::new()),
     }
+}
+
+#[cfg(target_os = "linux")]
+fn create_layers(layers: &protocol::LayersMessage) -> Report {
+    crate::linux::layers::create_shared(layers)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn create_layers(_layers: &protocol::LayersMessage) -> Report {
+    Report::CannotConfine { reason: "sandboxes are supported only on Linux".into() }
 }
 
 /// A running command, and everything needed to end it.
@@ -173,8 +211,15 @@ impl<'a> RunningCommand<'a> {
             }
         }
         let enforcement = self.launched.enforcement();
+        let limit = self.launched.enforced_limit().map(ExitReason::OverLimit);
         let (exit, removed) = self.launched.clean_up(status);
-        let end = end.or(exit).unwrap_or(ExitReason::Cancelled);
+        let end = match end.or(exit) {
+            // The command itself may not say why it failed.
+            Some(ExitReason::Exited(0)) => ExitReason::Exited(0),
+            Some(exit @ (ExitReason::Exited(_) | ExitReason::Signalled(_))) => limit.unwrap_or(exit),
+            Some(end) => end,
+            None => ExitReason::Cancelled,
+        };
         let recent = self.output.pieces(Instant::now());
         let (output, dropped_bytes) = self.output.finish();
         let (duration, output_bytes) = (self.started.elapsed(), output.len());
@@ -186,13 +231,12 @@ impl<'a> RunningCommand<'a> {
 
     /// The limit of the sandbox that its processes exceed together, checked from time to time.
     fn exceeded_limit(&mut self) -> Option<SandboxLimit> {
-        let Confinement::Sandbox(sandbox) = &self.job.confinement else { return None };
         let now = Instant::now();
         if now < self.next_usage_check {
             return None;
         }
         self.next_usage_check = now + USAGE_INTERVAL;
-        crate::usage::exceeded_limit(sandbox)
+        self.launched.exceeded_limit(self.job)
     }
 
     /// Lets a served command exit by itself after the runner has closed its input. If it does not, it gets

@@ -40,6 +40,8 @@ pub struct Job {
     pub confinement: Confinement,
     /// Gets the listener of the proxy, if the sandbox has [`Network::Proxy`](crate::Network::Proxy).
     pub on_proxy: Option<ProxyHandler>,
+    /// Layers for the directories of the sandbox whose changes are discarded. Without them, the changes are in memory.
+    pub layers: Option<std::sync::Arc<crate::Layers>>,
     /// Identifies the guard in the process table: `<session>:<call>`, of ASCII letters, digits and `.:_-`.
     pub tag: String,
 }
@@ -181,6 +183,7 @@ impl Job {
             limits: ResourceLimits::default(),
             confinement,
             on_proxy: None,
+            layers: None,
             tag: tag.into(),
         }
     }
@@ -189,6 +192,11 @@ impl Job {
     /// code that accepts its connections decides what the command can reach.
     pub fn on_proxy(self, handler: impl Fn(std::net::TcpListener) + Send + Sync + 'static) -> Job {
         Job { on_proxy: Some(ProxyHandler(std::sync::Arc::new(handler))), ..self }
+    }
+
+    /// Sets the layers for directories whose changes are discarded.
+    pub fn layers(self, layers: Option<std::sync::Arc<crate::Layers>>) -> Job {
+        Job { layers, ..self }
     }
 
     /// Sets the complete environment.

@@ -11,13 +11,15 @@ use rustix::stdio::stderr;
 #[cfg(target_os = "linux")]
 use crate::linux::{
     SyscallFilters,
-    init::{Init, StartError},
+    cgroups::ControlGroups,
+    init::{Init, Setup, StartError},
+    layers::{LayerSources, Namespaces, OwnDirectory},
     only_layer,
     placeholders::{Placeholders, first_missing},
 };
 use crate::os;
 use crate::protocol::{JobMessage, Report, Streams};
-use crate::{Confinement, Enforcement, ExitReason, ResourceLimits, Sandbox};
+use crate::{Confinement, Enforcement, ExitReason, ResourceLimits, Sandbox, SandboxLimit};
 
 /// A started command.
 pub(crate) struct Launched {
@@ -35,10 +37,13 @@ enum Confined {
     Namespaces {
         init: Init,
         _placeholders: Placeholders,
+        _layers: Option<OwnDirectory>,
+        groups: ControlGroups,
         missing: Vec<MissingPath>,
     },
     #[cfg(target_os = "linux")]
     Landlock {
+        groups: ControlGroups,
         missing: Vec<MissingPath>,
     },
     #[cfg(target_os = "macos")]
@@ -47,14 +52,16 @@ enum Confined {
 
 impl Launched {
     /// Starts the command of a job, or returns the report that says why not.
-    pub(crate) fn start(job: &JobMessage) -> Result<Launched, Report> {
+    ///
+    /// `descriptors` came with the job: the namespaces of its shared layers.
+    pub(crate) fn start(job: &JobMessage, descriptors: Vec<OwnedFd>) -> Result<Launched, Report> {
         let socket = match job.streams {
             Streams::Reported => None,
             Streams::Carried => Some(take_socket().map_err(cannot_run)?),
         };
         match &job.confinement {
             Confinement::None => start_unconfined(job, socket.as_ref()),
-            Confinement::Sandbox(sandbox) => start_in_sandbox(job, sandbox, socket.as_ref()),
+            Confinement::Sandbox(sandbox) => start_in_sandbox(job, sandbox, descriptors, socket.as_ref()),
         }
     }
 
@@ -67,6 +74,29 @@ impl Launched {
             Confined::Landlock { .. } => Enforcement::Landlock,
             #[cfg(target_os = "macos")]
             Confined::Seatbelt => Enforcement::Seatbelt,
+        }
+    }
+
+    /// The first limit of the sandbox that its processes have reached together.
+    #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "only Linux has sandboxes"))]
+    pub(crate) fn exceeded_limit(&self, job: &JobMessage) -> Option<SandboxLimit> {
+        match &self.confined {
+            Confined::No => None,
+            #[cfg(target_os = "linux")]
+            Confined::Namespaces { groups, .. } | Confined::Landlock { groups, .. } => {
+                let Confinement::Sandbox(sandbox) = &job.confinement else { return None };
+                let layers = job.layers.as_ref().map(|layers| &layers.directory);
+                groups.reached().or_else(|| crate::usage::exceeded_limit(sandbox, layers))
+            }
+        }
+    }
+
+    /// The limit that the kernel enforced meanwhile.
+    pub(crate) fn enforced_limit(&self) -> Option<SandboxLimit> {
+        match &self.confined {
+            Confined::No => None,
+            #[cfg(target_os = "linux")]
+            Confined::Namespaces { groups, .. } | Confined::Landlock { groups, .. } => groups.reached(),
         }
     }
 
@@ -83,7 +113,7 @@ impl Launched {
                 (reason, remove_all(missing))
             }
             #[cfg(target_os = "linux")]
-            Confined::Landlock { missing } => (reason, remove_all(missing)),
+            Confined::Landlock { missing, .. } => (reason, remove_all(missing)),
             #[cfg(target_os = "macos")]
             Confined::Seatbelt => (reason, Vec::new()),
         }
@@ -102,6 +132,7 @@ fn start_unconfined(job: &JobMessage, socket: Option<&OwnedFd>) -> Result<Launch
 fn start_in_sandbox(
     job: &JobMessage,
     sandbox: &Sandbox,
+    descriptors: Vec<OwnedFd>,
     socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
     sandbox.check().map_err(|invalid| Report::CannotConfine { reason: invalid.to_string() })?;
@@ -118,17 +149,37 @@ fn start_in_sandbox(
     missing.retain(|missing| !placeholders.contains(&missing.path));
     let (command_line, output) = command(job, socket).map_err(cannot_run)?;
     let limits = resource_limits(&job.limits);
-    let failure = match Init::start(&sandbox, &placeholders, &job.directory(), limits, command_line) {
+    let mut descriptors = descriptors.into_iter();
+    let namespaces =
+        descriptors.next().zip(descriptors.next()).map(|(user, mounts)| Namespaces { user, mounts });
+    let (layers, own_layers) =
+        LayerSources::open(job.layers.as_ref(), namespaces.as_ref(), &sandbox.discarded);
+    drop(namespaces);
+    let mut groups = ControlGroups::create(&sandbox.limits);
+    let setup = Setup {
+        sandbox: &sandbox,
+        placeholders: &placeholders,
+        layers,
+        processes: sandbox.limits.processes.filter(|_| !groups.enforces(SandboxLimit::Processes)),
+    };
+    let started = Init::start(setup, &job.directory(), limits, command_line, |pid| groups.enter(pid));
+    let failure = match started {
         Ok(init) => {
             let main = init.pid;
-            let confined = Confined::Namespaces { init, _placeholders: placeholders, missing };
+            let confined = Confined::Namespaces {
+                init,
+                _placeholders: placeholders,
+                _layers: own_layers,
+                groups,
+                missing,
+            };
             return Ok(Launched { main, output, confined });
         }
         Err(StartError::Directory(reason)) => return Err(Report::Directory { reason }),
         Err(StartError::Command(reason)) => return Err(Report::CannotRun { reason }),
         Err(StartError::Sandbox(failure)) => failure,
     };
-    drop(placeholders);
+    drop((placeholders, own_layers, groups));
     if !failure.is_unsupported || !sandbox.allow_landlock_only {
         return Err(Report::CannotConfine { reason: failure.reason });
     }
@@ -145,6 +196,7 @@ fn start_in_sandbox(
 fn start_in_sandbox(
     job: &JobMessage,
     sandbox: &Sandbox,
+    _descriptors: Vec<OwnedFd>,
     socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
     sandbox.check().map_err(|invalid| Report::CannotConfine { reason: invalid.to_string() })?;
@@ -164,6 +216,7 @@ fn start_in_sandbox(
 fn start_in_sandbox(
     _job: &JobMessage,
     _sandbox: &Sandbox,
+    _descriptors: Vec<OwnedFd>,
     _socket: Option<&OwnedFd>,
 ) -> Result<Launched, Report> {
     Err(Report::CannotConfine { reason: "sandboxes are not supported on this system".into() })
@@ -192,14 +245,20 @@ fn start_with_landlock(
     if let Some(temporary) = &sandbox.temporary {
         command.env("TMPDIR", temporary);
     }
+    let groups = ControlGroups::create(&sandbox.limits);
+    let entries = groups.entries();
     os::set_up(&mut command, getpid(), resource_limits(&job.limits), move || {
+        for entry in &entries {
+            // Without it, the guard counts.
+            let _ = std::fs::write(entry, "0");
+        }
         if let Some(rules) = rules.take() {
             rules.restrict_self().map_err(io::Error::other)?;
         }
         filters.apply()
     });
     let main = spawn(command).map_err(|error| Reported(cannot_run(error)))?;
-    Ok(Launched { main, output, confined: Confined::Landlock { missing } })
+    Ok(Launched { main, output, confined: Confined::Landlock { groups, missing } })
 }
 
 /// Paths of UNIX sockets of the host outside the private directories. A read-only mount does not keep a command
@@ -224,7 +283,10 @@ fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
     let is_below = |path: &PathBuf, roots: &[OsString]| roots.iter().any(|root| path.starts_with(root));
     let is_private = |path: &PathBuf| {
         let is_covered = ["/run", "/tmp", "/var/tmp", "/dev"].iter().any(|root| path.starts_with(root));
-        is_covered && !is_below(path, &sandbox.visible) && !is_below(path, &sandbox.writable)
+        is_covered
+            && ![&sandbox.visible, &sandbox.writable, &sandbox.discarded]
+                .iter()
+                .any(|roots| is_below(path, roots))
     };
     let is_allowed = |path: &PathBuf| sandbox.sockets.iter().any(|socket| path.as_os_str() == socket);
     let found = paths.filter(|path| !is_private(path) && !is_allowed(path)).take(MAX_SOCKETS);

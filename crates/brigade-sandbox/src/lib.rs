@@ -24,11 +24,14 @@
 
 mod ancestors;
 mod confinement;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod error;
 mod guard;
 mod job;
 mod kernel_features;
 mod launch;
+mod layers;
 #[cfg(target_os = "linux")]
 mod linux;
 #[expect(
@@ -39,6 +42,8 @@ mod os;
 mod output;
 mod processes;
 mod protocol;
+#[cfg(target_os = "linux")]
+mod remove;
 mod runner;
 #[cfg(any(target_os = "macos", test))]
 mod seatbelt;
@@ -54,9 +59,12 @@ pub use job::{
     shell_quoted, single_quoted,
 };
 pub use kernel_features::{Cgroups, KernelFeatures, Namespaces, namespaces_work};
+pub use layers::Layers;
 #[cfg(target_os = "linux")]
 pub use linux::placeholders::is_placeholder;
 pub use os::stop_at_terminal;
+#[cfg(target_os = "linux")]
+pub use remove::remove_tree;
 pub use runner::{run, serve};
 pub use stale::end_stale;
 
@@ -64,4 +72,13 @@ pub use stale::end_stale;
 #[cfg(not(target_os = "linux"))]
 pub fn is_placeholder(_path: &std::path::Path) -> bool {
     false
+}
+
+/// Removes a directory and everything in it, without following links. A missing one is removed already.
+#[cfg(not(target_os = "linux"))]
+pub fn remove_tree(path: &std::path::Path) -> std::io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }

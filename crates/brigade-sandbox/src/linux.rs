@@ -1,9 +1,12 @@
 //! Sandboxes on Linux.
 
+pub(crate) mod cgroups;
 pub(crate) mod failure;
 pub(crate) mod init;
 mod landlock_rules;
+pub(crate) mod layers;
 mod mounts;
+mod pid_limit;
 pub(crate) mod placeholders;
 mod syscalls;
 

@@ -170,6 +170,8 @@ mod table {
         pub(crate) session: i32,
         /// Start time in clock ticks since boot. Together with the pid it identifies a process uniquely.
         pub(crate) started: u64,
+        /// Number of threads.
+        pub(crate) threads: u64,
         /// Whether it is a zombie.
         pub(crate) is_dead: bool,
     }
@@ -230,6 +232,7 @@ mod table {
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             started: fields.get(19)?.parse().ok()?,
+            threads,
             is_dead,
         })
     }

@@ -32,14 +32,49 @@ pub(crate) const READY: u8 = b'R';
 /// Byte that comes with the listener of a proxy, on the guard's standard input.
 pub(crate) const PROXY: u8 = b'P';
 
+/// Byte that comes with the namespaces of shared layers.
+pub(crate) const LAYERS: u8 = b'L';
+
 /// The guard's exit code if no complete job arrived and nothing was run.
 pub(crate) const EXIT_NO_JOB: i32 = 3;
 
 /// Maximum length of a job or report header. A longer one comes from a program that is not a guard.
 pub(crate) const MAX_FRAME_BYTES: usize = 64 << 20;
 
-/// A job on the wire. Paths are bytes, because not every path is UTF-8.
+/// The message to a guard.
 #[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Run a job. The namespaces of its shared layers come with the message.
+    Run(Box<JobMessage>),
+    /// Create shared layers.
+    CreateLayers(LayersMessage),
+}
+
+/// Shared layers to create.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LayersMessage {
+    /// Directory for the changes.
+    pub(crate) directory: OsString,
+    /// Directories whose changes are shared.
+    pub(crate) shared: Vec<OsString>,
+}
+
+/// Layers that a job uses.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JobLayers {
+    /// Directory for the changes of the command alone.
+    pub(crate) directory: OsString,
+    /// Directories with shared layers, in the order of their creation.
+    pub(crate) shared: Vec<OsString>,
+}
+
+/// A job on the wire. Paths are bytes, because not every path is UTF-8.
+///
+/// An unknown or missing field is an error, because a job must not run with more rights than its sender meant.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct JobMessage {
     pub(crate) command: String,
     directory: Vec<u8>,
@@ -47,14 +82,15 @@ pub(crate) struct JobMessage {
     pub(crate) time_limit: Duration,
     pub(crate) output_limit: usize,
     pub(crate) limits: ResourceLimits,
-    #[serde(default = "Confinement::none")]
     pub(crate) confinement: Confinement,
     #[serde(default)]
     pub(crate) streams: Streams,
+    #[serde(default)]
+    pub(crate) layers: Option<JobLayers>,
 }
 
 impl JobMessage {
-    pub(crate) fn new(job: &Job, streams: Streams) -> Self {
+    pub(crate) fn new(job: &Job, streams: Streams, layers: Option<JobLayers>) -> Self {
         Self {
             command: job.command.clone(),
             directory: job.directory.as_os_str().as_bytes().to_vec(),
@@ -64,6 +100,7 @@ impl JobMessage {
             limits: job.limits,
             confinement: job.confinement.clone(),
             streams,
+            layers,
         }
     }
 
@@ -88,6 +125,8 @@ pub(crate) enum Report {
         #[serde(default)]
         removed: Vec<OsString>,
     },
+    /// The shared layers of these directories exist. Their namespaces were sent.
+    LayersCreated { shared: Vec<OsString> },
     /// The guard cannot enforce the confinement.
     CannotConfine { reason: String },
     /// The working directory cannot be used.
@@ -131,7 +170,7 @@ mod tests {
     fn job_message_with_unknown_restriction_is_refused() {
         let confinement = Confinement::Sandbox(Box::default());
         let job = Job::new("true", "/", "tag", confinement.clone());
-        let mut message = serde_json::to_value(JobMessage::new(&job, Streams::Reported)).unwrap();
+        let mut message = serde_json::to_value(JobMessage::new(&job, Streams::Reported, None)).unwrap();
         let read = |message: &serde_json::Value| parse::<JobMessage>(message.to_string().as_bytes());
         assert_eq!(read(&message).unwrap().confinement, confinement);
         message["confinement"]["sandbox"]["devices"] = "none".into();

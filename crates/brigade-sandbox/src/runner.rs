@@ -12,8 +12,9 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
+use crate::layers::SharedLayers;
 use crate::processes::signal;
-use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
+use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Request, Streams};
 use crate::{
     Confinement, Enforcement, ExitReason, GuardCommand, GuardError, Job, JobResult, ProxyHandler, Sandbox, os,
 };
@@ -75,6 +76,7 @@ async fn run_and_clean_up(
 #[cfg(target_os = "linux")]
 fn remove_leftovers(sandbox: &Sandbox) {
     crate::linux::placeholders::remove_stale(sandbox);
+    crate::linux::cgroups::remove_stale();
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -90,7 +92,17 @@ async fn run_job(
     let mut cancel = pin!(cancel);
     let streams = if socket.is_some() { Streams::Carried } else { Streams::Reported };
     let time_limit = job.time_limit;
-    let message = protocol::frame(&JobMessage::new(&job, streams))
+    let layers = job.layers.clone().filter(|_| job.confinement != Confinement::None);
+    let shared = match &layers {
+        Some(layers) => tokio::select! {
+            biased;
+            () = &mut cancel => return Ok(not_started()),
+            shared = layers.open(guard, &job.tag) => shared,
+        },
+        None => None,
+    };
+    let layers = layers.as_ref().map(|layers| layers.message(shared));
+    let message = protocol::frame(&Request::Run(Box::new(JobMessage::new(&job, streams, layers))))
         .map_err(|error| GuardError::InvalidJob { tag: job.tag.clone(), reason: error.to_string() })?;
     let handler = job.on_proxy.clone();
     let mut guard_process = GuardProcess::start(guard, &job, socket)?;
@@ -98,7 +110,7 @@ async fn run_job(
     let job_sent = tokio::select! {
         biased;
         () = &mut cancel => false,
-        result = guard_process.send_job(&message) => match result {
+        result = guard_process.send(&message, shared) => match result {
             Ok(()) => true,
             Err(failure) => return Err(guard_process.fail(failure).await),
         },
@@ -120,6 +132,36 @@ async fn run_job(
     }
 }
 
+/// Result of a job that was cancelled before it was sent.
+fn not_started() -> JobResult {
+    JobResult {
+        end: ExitReason::Cancelled,
+        output: Vec::new(),
+        dropped_bytes: 0,
+        duration: Duration::ZERO,
+        recent: Vec::new(),
+        enforcement: Enforcement::None,
+        removed: Vec::new(),
+    }
+}
+
+/// Length of the first part of a message, which comes with descriptors.
+const PREFIX_BYTES: usize = 4;
+
+/// Sends the start of a message with the namespaces of the shared layers.
+#[cfg(target_os = "linux")]
+async fn send_start(input: &UnixStream, start: &[u8], layers: Option<&SharedLayers>) -> io::Result<()> {
+    let descriptors = layers.map(SharedLayers::namespaces).unwrap_or_default();
+    input
+        .async_io(tokio::io::Interest::WRITABLE, || crate::descriptors::send_all(input, start, &descriptors))
+        .await
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn send_start(mut input: &UnixStream, start: &[u8], _layers: Option<&SharedLayers>) -> io::Result<()> {
+    input.write_all(start).await
+}
+
 /// Waits for the listener of the proxy and hands it over. Never returns.
 async fn deliver_proxy(input: Option<&UnixStream>, handler: Option<ProxyHandler>) {
     if let (Some(input), Some(ProxyHandler(handler))) = (input, handler) {
@@ -135,20 +177,12 @@ async fn deliver_proxy(input: Option<&UnixStream>, handler: Option<ProxyHandler>
 /// Receives a listener. `None` if the message is something else.
 #[cfg(target_os = "linux")]
 fn receive_listener(input: &UnixStream) -> io::Result<Option<std::net::TcpListener>> {
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(input, &mut [io::IoSliceMut::new(&mut byte)], &mut control, flags)?;
-    if received.bytes != 1 || byte[0] != protocol::PROXY {
+    let (count, descriptors) = crate::descriptors::try_receive(input, &mut byte)?;
+    if count != 1 || byte != [protocol::PROXY] {
         return Ok(None);
     }
-    let mut descriptors = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    Ok(descriptors.next().and_then(|mut descriptors| descriptors.next()).map(std::net::TcpListener::from))
+    Ok(descriptors.into_iter().next().map(std::net::TcpListener::from))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -178,7 +212,7 @@ impl From<io::Error> for ReportError {
 }
 
 /// A started guard, and the two pipes to it.
-struct GuardProcess {
+pub(crate) struct GuardProcess {
     child: Child,
     input: Option<UnixStream>,
     output: Option<ChildStdout>,
@@ -189,7 +223,11 @@ struct GuardProcess {
 
 impl GuardProcess {
     #[expect(clippy::disallowed_methods, reason = "processes are started only in this crate")]
-    fn start(guard: &GuardCommand, job: &Job, socket: Option<OwnedFd>) -> Result<Self, GuardError> {
+    pub(crate) fn start(
+        guard: &GuardCommand,
+        job: &Job,
+        socket: Option<OwnedFd>,
+    ) -> Result<Self, GuardError> {
         let failed =
             |source| GuardError::CannotStart { tag: job.tag.clone(), program: guard.program.clone(), source };
         // A socket, because a sandbox sends the listener of its proxy.
@@ -214,7 +252,7 @@ impl GuardProcess {
 
     /// Waits until the guard can be found by its tag and only then sends the job. No command runs under a
     /// guard that a later runner could not find.
-    async fn send_job(&mut self, message: &[u8]) -> Result<(), ReportError> {
+    async fn send(&mut self, message: &[u8], layers: Option<&SharedLayers>) -> Result<(), ReportError> {
         let (Some(input), Some(output)) = (&mut self.input, &mut self.output) else {
             return Err(ReportError::Closed);
         };
@@ -226,9 +264,43 @@ impl GuardProcess {
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => return Err(ReportError::Silent),
         }
-        input.write_all(message).await?;
+        let (start, rest) = message.split_at_checked(PREFIX_BYTES).unwrap_or((message, &[]));
+        send_start(input, start, layers).await?;
+        input.write_all(rest).await?;
         input.flush().await?;
         Ok(())
+    }
+
+    /// Lets the guard create shared layers. Returns their directories and namespaces.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn create_layers(
+        mut self,
+        message: &[u8],
+    ) -> Option<(Vec<std::ffi::OsString>, [OwnedFd; 2])> {
+        if let Err(failure) = self.send(message, None).await {
+            self.fail(failure).await;
+            return None;
+        }
+        let report = timeout(REPORT_TIMEOUT, read_report(self.output.take(), 0)).await;
+        let report = match report {
+            Ok(Ok((report, _))) => report,
+            Ok(Err(failure)) => {
+                self.fail(failure).await;
+                return None;
+            }
+            Err(_) => {
+                self.kill_unresponsive(Duration::ZERO).await;
+                return None;
+            }
+        };
+        let sent = self.input.as_ref().map(|input| crate::descriptors::try_receive(input, &mut [0]));
+        let _ = self.reap().await;
+        match (report, sent) {
+            (Report::LayersCreated { shared }, Some(Ok((1, descriptors)))) => {
+                Some((shared, descriptors.try_into().ok()?))
+            }
+            _ => None,
+        }
     }
 
     /// Closes the pipe, which makes the guard kill everything and report the output so far. The guard is also
@@ -259,6 +331,10 @@ impl GuardProcess {
                 Ok(JobResult { end, output, dropped_bytes, duration, recent, enforcement, removed })
             }
             Report::CannotConfine { reason } => Err(GuardError::CannotConfine { tag, reason }),
+            Report::LayersCreated { .. } => {
+                let detail = "the report is not about a command".to_owned();
+                Err(GuardError::Protocol { tag, detail })
+            }
             Report::Directory { reason } => {
                 Err(GuardError::Directory { tag, directory: self.directory, reason })
             }
@@ -271,15 +347,7 @@ impl GuardProcess {
     async fn cancelled_early(mut self) -> Result<JobResult, GuardError> {
         let status = self.reap().await?;
         if status.code() == Some(EXIT_NO_JOB) {
-            return Ok(JobResult {
-                end: ExitReason::Cancelled,
-                output: Vec::new(),
-                dropped_bytes: 0,
-                duration: Duration::ZERO,
-                recent: Vec::new(),
-                enforcement: Enforcement::None,
-                removed: Vec::new(),
-            });
+            return Ok(not_started());
         }
         Err(GuardError::Died { tag: self.tag, status })
     }

@@ -1,14 +1,22 @@
 //! Resources that a sandbox uses, compared with its limits.
 
+use std::ffi::OsString;
+
 use crate::{Sandbox, SandboxLimit};
 
 /// The first limit that is exceeded by the descendants of this process together.
 #[cfg(target_os = "linux")]
-pub(crate) fn exceeded_limit(sandbox: &Sandbox) -> Option<SandboxLimit> {
+pub(crate) fn exceeded_limit(sandbox: &Sandbox, layers: Option<&OsString>) -> Option<SandboxLimit> {
     use crate::processes::ProcessTable;
     let limits = &sandbox.limits;
     if let Some(floor) = limits.free_disk_bytes
-        && sandbox.writable.iter().chain(&sandbox.temporary).filter_map(free_bytes).any(|free| free < floor)
+        && sandbox
+            .writable
+            .iter()
+            .chain(&sandbox.temporary)
+            .chain(layers)
+            .filter_map(free_bytes)
+            .any(|free| free < floor)
     {
         return Some(SandboxLimit::FreeDisk);
     }
@@ -18,7 +26,8 @@ pub(crate) fn exceeded_limit(sandbox: &Sandbox) -> Option<SandboxLimit> {
     let table = ProcessTable::read().ok()?;
     let processes = table.descendants(rustix::process::getpid().as_raw_nonzero().get());
     // The first process of the sandbox is not the command's.
-    let count = processes.iter().filter(|process| !process.is_dead).count().saturating_sub(1) as u64;
+    let living = processes.iter().filter(|process| !process.is_dead);
+    let count = living.map(|process| process.threads).fold(0, u64::saturating_add).saturating_sub(1);
     if limits.processes.is_some_and(|limit| count > limit) {
         return Some(SandboxLimit::Processes);
     }
@@ -28,13 +37,13 @@ pub(crate) fn exceeded_limit(sandbox: &Sandbox) -> Option<SandboxLimit> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn exceeded_limit(_sandbox: &Sandbox) -> Option<SandboxLimit> {
+pub(crate) fn exceeded_limit(_sandbox: &Sandbox, _layers: Option<&OsString>) -> Option<SandboxLimit> {
     None
 }
 
 /// Free space of the file system at a path for ordinary users.
 #[cfg(target_os = "linux")]
-fn free_bytes(path: &std::ffi::OsString) -> Option<u64> {
+fn free_bytes(path: &OsString) -> Option<u64> {
     let file_system = rustix::fs::statvfs(path.as_os_str()).ok()?;
     Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
 }

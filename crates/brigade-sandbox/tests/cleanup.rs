@@ -207,8 +207,8 @@ async fn incomplete_job_runs_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ran");
     let body = format!(
-        r#"{{"command":"echo ran > {}","directory":[47],"environment":[],"time_limit":{{"secs":9,"nanos":0}},
-        "output_limit":9,"limits":{{}}}}"#,
+        r#"{{"Run":{{"command":"echo ran > {}","directory":[47],"environment":[],
+        "time_limit":{{"secs":9,"nanos":0}},"output_limit":9,"limits":{{}},"confinement":"none"}}}}"#,
         file.display()
     );
     let whole = [&(body.len() as u32).to_le_bytes()[..], body.as_bytes()].concat();

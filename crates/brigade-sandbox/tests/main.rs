@@ -7,8 +7,12 @@
 
 mod cleanup;
 mod exits;
+mod fuzz;
+mod layers;
+mod limits;
 mod probe;
 mod sandbox;
 mod served;
+mod soak;
 mod stale;
 mod support;

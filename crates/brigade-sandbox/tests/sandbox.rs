@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brigade_sandbox::{
-    Confinement, Enforcement, ExitReason, GuardError, JobResult, Network, Sandbox, SandboxLimit,
-    SandboxLimits, run, serve,
+    Confinement, Enforcement, ExitReason, GuardCommand, GuardError, JobResult, Network, Sandbox,
+    SandboxLimit, SandboxLimits, run, serve,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -19,16 +19,16 @@ use crate::probe::{guard_that_cannot, probe};
 use crate::support::{assert_gone, finish, guard, guards, job, text, wait_until, wait_until_running};
 
 /// A home with secrets, a project with a repository, and a directory outside.
-struct Place {
+pub(crate) struct Place {
     root: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         Place::new_in(&directory_outside_tmp())
     }
 
-    fn new_in(directory: &Path) -> Place {
+    pub(crate) fn new_in(directory: &Path) -> Place {
         let root = tempfile::tempdir_in(directory).unwrap();
         let place = Place { root };
         for directory in ["project/.git/hooks", "project/src", "outside", "home/.ssh"] {
@@ -41,12 +41,12 @@ impl Place {
         place
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.path().canonicalize().unwrap().join(name)
     }
 
     /// A sandbox as a session has it.
-    fn sandbox(&self) -> Sandbox {
+    pub(crate) fn sandbox(&self) -> Sandbox {
         let protected = |name: &str| self.path(name).into();
         Sandbox {
             writable: vec![self.path("project").into()],
@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// Names in the project.
-    fn entries(&self) -> Vec<String> {
+    pub(crate) fn entries(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("project")).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
@@ -571,6 +571,35 @@ async fn placeholders_are_invisible_to_version_control() {
     assert_eq!(seen(&result), (ExitReason::Exited(0), "?? .env\n".into()));
 }
 
+/// User without any privilege.
+pub(crate) const ORDINARY_USER: u32 = 65_534;
+
+/// A guard of an ordinary user, if the tests are run by root.
+pub(crate) struct OrdinaryGuard {
+    pub(crate) guard: GuardCommand,
+    _program: tempfile::TempDir,
+}
+
+impl OrdinaryGuard {
+    pub(crate) fn new() -> OrdinaryGuard {
+        let mut arguments: Vec<OsString> =
+            ["--reuid=65534", "--regid=65534", "--clear-groups", "--"].map(OsString::from).into();
+        let program = tempfile::Builder::new()
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir_in("/tmp")
+            .unwrap();
+        // Another test may start a process while this one writes a program, which could then not be started.
+        let copied =
+            std::process::Command::new("cp").arg(guard().program).arg(program.path().join("guard")).status();
+        assert!(copied.unwrap().success());
+        arguments.push(program.path().join("guard").into());
+        OrdinaryGuard {
+            guard: GuardCommand { program: "/usr/bin/setpriv".into(), arguments },
+            _program: program,
+        }
+    }
+}
+
 /// An ordinary user has the same sandbox as root.
 #[tokio::test]
 async fn ordinary_users_need_no_privilege() {
@@ -579,24 +608,14 @@ async fn ordinary_users_need_no_privilege() {
     }
     // The test user may not be allowed to enter the directory of the tests.
     let place = Place::new_in(Path::new("/tmp"));
-    let user = 65_534;
     for name in ["", "project", "project/src", "project/.git", "project/.git/hooks", "outside"] {
-        std::os::unix::fs::chown(place.path(name), Some(user), Some(user)).unwrap();
+        std::os::unix::fs::chown(place.path(name), Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
         fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let mut arguments: Vec<OsString> =
-        ["--reuid=65534", "--regid=65534", "--clear-groups", "--"].map(OsString::from).into();
-    let program =
-        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir_in("/tmp").unwrap();
-    // Another test may start a process while this one writes a program, which could then not be started.
-    let copied =
-        std::process::Command::new("cp").arg(guard().program).arg(program.path().join("guard")).status();
-    assert!(copied.unwrap().success());
-    arguments.push(program.path().join("guard").into());
-    let guard = brigade_sandbox::GuardCommand { program: "/usr/bin/setpriv".into(), arguments };
+    let ordinary = OrdinaryGuard::new();
     let command = "id -u; echo in > src/new && cat src/new; echo out > ../outside/new; echo pwned > .git/hooks/x; \
                    mkdir .brigade; cat .env; mount -t tmpfs none /tmp; echo end";
-    let result = run_by(&guard, &place, place.sandbox(), command).await.unwrap();
+    let result = run_by(&ordinary.guard, &place, place.sandbox(), command).await.unwrap();
     let output = text(&result);
     assert_eq!(result.enforcement, Enforcement::Namespaces);
     assert!(output.starts_with("65534\nin\n") && output.ends_with("end\n"), "{output}");

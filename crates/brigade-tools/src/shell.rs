@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use brigade_base::process::guard_tag;
-use brigade_base::sandbox::ExtraAccess;
+use brigade_base::sandbox::{ExtraAccess, discards};
 use brigade_core::ToolOutput;
 use brigade_core::message::Category;
 use brigade_core::permission::Subject;
@@ -157,10 +157,21 @@ async fn run_command(
         Ok(Err(error)) => return ToolOutput::error(error.to_string()),
         Err(error) => return ToolOutput::error(format!("cannot start the command: {error}")),
     };
+    let is_discarded = discards(&job.confinement, &job.directory);
     match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
+        Ok(finished) if is_discarded => {
+            with_discarded_note(report(&finished, settings.output_limit, time_limit))
+        }
         Ok(finished) => report(&finished, settings.output_limit, time_limit),
         Err(cause) => ToolOutput::error(cause.to_string()),
     }
+}
+
+/// Appends that nothing remains of what the command changed.
+fn with_discarded_note(output: ToolOutput) -> ToolOutput {
+    let mut text = output.text.to_string();
+    push_line(&mut text, "(plan mode: changes to files by this command were discarded)");
+    if output.is_error() { ToolOutput::error(text) } else { ToolOutput::ok(text) }
 }
 
 fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> ToolOutput {

@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use brigade_core::permission::Permissions;
+
 use super::*;
 
 fn authority(workspace: &Path) -> Authority {
@@ -7,12 +9,13 @@ fn authority(workspace: &Path) -> Authority {
         workspace: workspace.to_string_lossy().into_owned(),
         paths: BTreeSet::from([String::new()]),
         network: Access::Allowed,
+        permissions: Permissions { mode: Mode::Edit, ..Permissions::default() },
         ..Authority::default()
     }
 }
 
 fn sandbox(settings: &SandboxSettings, authority: &Authority) -> Sandbox {
-    match settings.confinement(authority, &ExtraAccess::default(), &TemporaryDirectory::default()).unwrap() {
+    match settings.confinement(authority, &ExtraAccess::default(), &TreeSandbox::default()).unwrap() {
         Confinement::Sandbox(sandbox) => *sandbox,
         Confinement::None => panic!("there is no sandbox"),
     }
@@ -28,10 +31,7 @@ fn narrower_of_settings_and_authority_counts() {
     let of = |settings, granted| {
         let settings = SandboxSettings { mode: settings, ..SandboxSettings::default() };
         let authority = Authority { sandbox: granted, ..authority(root.path()) };
-        match settings
-            .confinement(&authority, &ExtraAccess::default(), &TemporaryDirectory::default())
-            .unwrap()
-        {
+        match settings.confinement(&authority, &ExtraAccess::default(), &TreeSandbox::default()).unwrap() {
             Confinement::None => None,
             Confinement::Sandbox(sandbox) => Some(sandbox.writable.len()),
         }
@@ -97,7 +97,7 @@ fn variables_of_hidden_sockets_are_removed() {
         ..SandboxSettings::default()
     };
     let confinement = settings
-        .confinement(&authority(root.path()), &ExtraAccess::default(), &TemporaryDirectory::default())
+        .confinement(&authority(root.path()), &ExtraAccess::default(), &TreeSandbox::default())
         .unwrap();
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let kept = [variable("PATH", "/bin"), variable("SSH_AUTH_SOCK", socket.to_str().unwrap())];
@@ -142,11 +142,10 @@ fn approved_access_widens_only_what_it_names() {
     let authority = authority(&root.join("project"));
     let with = |write: &[&str], network| {
         let extra = ExtraAccess { write: write.iter().map(|path| (*path).to_owned()).collect(), network };
-        settings.confinement(&authority, &extra, &TemporaryDirectory::default()).map(|confinement| {
-            match confinement {
-                Confinement::Sandbox(sandbox) => *sandbox,
-                Confinement::None => panic!("there is no sandbox"),
-            }
+        settings.confinement(&authority, &extra, &TreeSandbox::default()).map(|confinement| match confinement
+        {
+            Confinement::Sandbox(sandbox) => *sandbox,
+            Confinement::None => panic!("there is no sandbox"),
         })
     };
     let hooks = root.join("project/.git/hooks");
@@ -164,7 +163,7 @@ fn approved_access_widens_only_what_it_names() {
     let offline = Authority { network: Access::Denied, ..authority.clone() };
     let extra = ExtraAccess { network: true, ..ExtraAccess::default() };
     let Confinement::Sandbox(found) =
-        settings.confinement(&offline, &extra, &TemporaryDirectory::default()).unwrap()
+        settings.confinement(&offline, &extra, &TreeSandbox::default()).unwrap()
     else {
         panic!()
     };
@@ -180,7 +179,73 @@ fn workspace_that_contains_the_home_directory_has_no_sandbox() {
         home: Some(root.join("home")),
         ..SandboxSettings::default()
     };
-    let result =
-        settings.confinement(&authority(&root), &ExtraAccess::default(), &TemporaryDirectory::default());
+    let result = settings.confinement(&authority(&root), &ExtraAccess::default(), &TreeSandbox::default());
     assert!(matches!(result, Err(SandboxError::Home)));
+}
+
+#[test]
+fn plan_mode_discards_every_change_and_has_no_way_out() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    for directory in ["project", "extra", "home/.cargo"] {
+        std::fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    std::fs::write(root.join("project/.env"), "A=b").unwrap();
+    std::fs::write(root.join("socket"), "").unwrap();
+    let settings = SandboxSettings {
+        mode: SandboxMode::Workspace,
+        write: vec![root.join("extra")],
+        sockets: vec![root.join("socket")],
+        network: true,
+        home: Some(root.join("home")),
+        ..SandboxSettings::default()
+    };
+    let mut authority = authority(&root.join("project"));
+    authority.permissions.mode = Mode::Plan;
+    let extra = ExtraAccess { write: vec![".git".into()], network: true };
+    let Confinement::Sandbox(found) =
+        settings.confinement(&authority, &extra, &TreeSandbox::default()).unwrap()
+    else {
+        panic!("there is no sandbox")
+    };
+    assert_eq!(found.writable, Vec::<OsString>::new());
+    let expected = ["extra", "home/.cargo", "project"].map(|name| root.join(name).into_os_string());
+    assert_eq!(found.discarded, expected);
+    assert_eq!((found.network, found.allow_landlock_only), (Network::Off, false));
+    assert!(found.sockets.is_empty());
+    assert!(has(&found.hidden, &root.join("project/.env")));
+    assert!(has(&found.protected, &root.join("project/.git/hooks")));
+    let confinement = Confinement::Sandbox(found);
+    assert!(discards(&confinement, &root.join("project/src")) && !discards(&confinement, &root));
+    // A sandbox that writes nothing needs no overlay of the workspace.
+    authority.sandbox = Some(SandboxMode::ReadOnly);
+    assert_eq!(sandbox(&settings, &authority).discarded, [root.join("home/.cargo").into_os_string()]);
+}
+
+#[test]
+fn agents_with_the_same_rights_share_layers() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("project")).unwrap();
+    let settings = SandboxSettings { mode: SandboxMode::Workspace, ..SandboxSettings::default() };
+    let tree = TreeSandbox::below(Some(&root.join("tmp")), "tree");
+    let first = authority(&root.join("project"));
+    let layers = |authority: &Authority| settings.layers(authority, &tree).unwrap().unwrap();
+    let same = Authority { max_depth: 7, tools: BTreeSet::from(["shell".to_owned()]), ..first.clone() };
+    assert!(Arc::ptr_eq(&layers(&first), &layers(&same)));
+    let mut denied = first.clone();
+    denied.permissions.deny.push("read_file(src/private)".parse().unwrap());
+    for other in [
+        Authority { sandbox: Some(SandboxMode::ReadOnly), ..first.clone() },
+        Authority { network: Access::Denied, ..first.clone() },
+        Authority { paths: BTreeSet::from(["src".to_owned()]), ..first.clone() },
+        denied,
+    ] {
+        assert!(!Arc::ptr_eq(&layers(&first), &layers(&other)), "{other:?}");
+    }
+    let off = Authority { sandbox: Some(SandboxMode::Off), ..first };
+    let no_sandbox = SandboxSettings::default();
+    assert!(no_sandbox.layers(&off, &tree).unwrap().is_none());
+    drop(tree);
+    assert_eq!(std::fs::read_dir(root.join("tmp")).unwrap().count(), 0);
 }

@@ -14,6 +14,9 @@ use super::values::{ByteSize, MaxCount};
 /// Free space that is left on the file systems of the workspace.
 const DEFAULT_FREE_DISK: u64 = 256 << 20;
 
+/// Number of processes and threads that parallel builds do not reach, and that leaves the system responsive.
+const DEFAULT_PROCESSES: u64 = 4096;
+
 /// Section `sandbox`.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -31,7 +34,7 @@ pub(super) struct RawSandbox {
     sockets: Vec<String>,
     /// Maximum memory of all processes of a command together.
     memory: Option<ByteSize>,
-    /// Maximum number of processes of a command.
+    /// Maximum number of processes and threads of a command.
     processes: MaxCount,
     /// Minimum free disk space; a command is killed if less is left.
     disk: ByteSize,
@@ -46,7 +49,7 @@ impl Default for RawSandbox {
             network: false,
             sockets: Vec::new(),
             memory: None,
-            processes: MaxCount(Limit::Unlimited),
+            processes: MaxCount(Limit::AtMost(DEFAULT_PROCESSES)),
             disk: ByteSize(DEFAULT_FREE_DISK),
         }
     }

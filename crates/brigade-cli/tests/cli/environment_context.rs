@@ -316,7 +316,10 @@ fn lead_prompt_contains_the_environment() {
         ],
     );
     assert!(
-        plain.ends_with("(UTC)\nPermission mode: plan (read-only: edits and commands are refused)"),
+        plain.ends_with(
+            "(UTC)\nPermission mode: plan (read-only: edits are refused; commands run only in a \
+             sandbox that discards their changes)"
+        ),
         "{plain}"
     );
     git(&home.work(), &["init", "-q", "-b", "topic"]);

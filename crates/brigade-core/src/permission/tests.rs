@@ -269,6 +269,20 @@ fn command_in_a_sandbox_is_free_from_edit_mode_on() {
 }
 
 #[test]
+fn plan_mode_permits_a_command_whose_changes_are_discarded_unless_a_rule_forbids_it() {
+    let permissions = permissions(Mode::Plan, &[], &["shell(git push *)"], &["shell(rm *)"]);
+    let check = |kind, command| {
+        permissions.check(&Action { tool: "shell", kind, subject: Subject::Command(command) })
+    };
+    assert!(is_allow(check(ActionKind::Discarded, "cargo check")));
+    assert!(is_ask(check(ActionKind::Discarded, "git push origin")));
+    assert!(is_deny(check(ActionKind::Discarded, "rm x")));
+    for kind in [ActionKind::Confined, ActionKind::Unconfined, ActionKind::Other, ActionKind::Edit] {
+        assert!(is_deny(check(kind, "cargo check")), "{kind:?}");
+    }
+}
+
+#[test]
 fn env_files_are_hidden_from_every_tool() {
     let permissions = permissions(Mode::Auto, &["read_file"], &[], &["read_file(**/.env*)"]);
     for path in [

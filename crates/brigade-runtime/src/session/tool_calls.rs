@@ -7,7 +7,7 @@ use brigade_core::delegation_styles::{DELEGATION_TOOLS, MESSAGE_TOOL};
 use brigade_core::event::{Answer, Effect};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Stop;
-use brigade_core::permission::{Action, ActionKind, Subject};
+use brigade_core::permission::{Action, ActionKind, Mode, Subject};
 use brigade_core::state::{CallProgress, Intent};
 use brigade_core::{Budget, CallId, Event, SeenFile, Spent, ToolCall, ToolOutput, json};
 use serde_json::Value;
@@ -108,7 +108,8 @@ impl Driver {
         if self.is_child_tool(&tool_call.name) {
             return self.run_child_tool(call, &tool_call.name, &arguments).await.map(|()| None);
         }
-        let Some(tool) = self.permit(call, &tool_call.name, &arguments)? else { return Ok(None) };
+        let confines = self.confines(&tool_call.name).await;
+        let Some(tool) = self.permit(call, &tool_call.name, &arguments, confines)? else { return Ok(None) };
         if tool.effect() == Effect::Edit {
             if !self.tool_calls.begin_edit(call) {
                 return Ok(None);
@@ -130,6 +131,7 @@ impl Driver {
         call: CallId,
         name: &str,
         arguments: &Value,
+        confines: Confines,
     ) -> Result<Option<Arc<dyn AnyTool>>, ToolOutput> {
         let tool =
             self.tree.agents.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
@@ -141,10 +143,8 @@ impl Driver {
         }
         let mut decided: Option<Decision> = None;
         let root = self.resolved.files.workspace().root();
-        let is_confined =
-            tool.is_sandboxed() && self.tree.settings().sandbox.confines(&self.resolved.authority);
         tool.check(arguments, &mut |action| {
-            let action = confined(relative_to_root(*action, root), is_confined);
+            let action = confined(relative_to_root(*action, root), confines);
             let decision = self.decide(&action);
             decided = Some(match decided.take() {
                 Some(before) => before.and(decision),
@@ -288,13 +288,33 @@ impl Driver {
     /// Sandbox of the commands of this session.
     fn command_sandbox(&self) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
-        let temporary = self.tree.temporary.clone();
-        CommandSandbox::new(move |extra| {
+        let sandbox = self.tree.sandbox.clone();
+        CommandSandbox::with_layers(move |extra| {
             // A session can be resumed in another directory than the recorded one.
             let workspace = resolved.files.workspace().root().to_string_lossy().into_owned();
             let authority = Authority { workspace, ..resolved.authority.clone() };
-            settings.confinement(&authority, extra, &temporary)
+            let confinement = settings.confinement(&authority, extra, &sandbox)?;
+            Ok((confinement, settings.layers(&authority, &sandbox)?))
         })
+    }
+
+    /// Effect of the sandbox on the commands of a tool. In plan mode it is found by running a command.
+    fn confines(&self, tool: &str) -> impl Future<Output = Confines> + use<> {
+        let tool = self.tree.agents.tool(&self.resolved, tool).filter(|tool| tool.is_sandboxed()).cloned();
+        let (tree, resolved) = (self.tree.clone(), self.resolved.clone());
+        async move {
+            let settings = tree.settings();
+            if tool.is_none() || !settings.sandbox.confines(&resolved.authority) {
+                return Confines::Nothing;
+            }
+            let Some(shell) = &settings.shell else { return Confines::Commands };
+            if resolved.authority.permissions.mode == Mode::Plan
+                && tree.sandbox.can_discard(&shell.guard, resolved.files.workspace().root()).await
+            {
+                return Confines::CommandsWithoutEffect;
+            }
+            Confines::Commands
+        }
     }
 
     /// Reporter that publishes the progress of a call of this session.
@@ -304,11 +324,23 @@ impl Driver {
     }
 }
 
+/// Effect of the sandbox on the calls of a tool.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Confines {
+    /// The tool runs no commands, or they have no sandbox.
+    Nothing,
+    /// Its commands run in a sandbox.
+    Commands,
+    /// Its commands run in a sandbox that discards what they change.
+    CommandsWithoutEffect,
+}
+
 /// A command in a sandbox is less dangerous than other calls. Without a sandbox, there is none to leave.
-fn confined(action: Action<'_>, is_confined: bool) -> Action<'_> {
-    let kind = match (action.kind, is_confined) {
-        (ActionKind::Other, true) => ActionKind::Confined,
-        (ActionKind::Unconfined, false) => ActionKind::Other,
+fn confined(action: Action<'_>, confines: Confines) -> Action<'_> {
+    let kind = match (action.kind, confines) {
+        (ActionKind::Other, Confines::Commands) => ActionKind::Confined,
+        (ActionKind::Other, Confines::CommandsWithoutEffect) => ActionKind::Discarded,
+        (ActionKind::Unconfined, Confines::Nothing) => ActionKind::Other,
         (kind, _) => kind,
     };
     Action { kind, ..action }

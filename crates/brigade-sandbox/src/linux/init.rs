@@ -5,11 +5,10 @@
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, WaitOptions, getpid, set_dumpable_behavior, wait,
 };
@@ -17,11 +16,13 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use super::failure::{Failure, at};
 use super::landlock_rules;
+use super::layers::LayerSources;
 use super::mounts;
+use super::pid_limit::limit_processes;
 use super::placeholders::Placeholders;
 use super::syscalls::SyscallFilters;
 use crate::protocol::PROXY;
-use crate::{Network, Sandbox, os};
+use crate::{Network, Sandbox, descriptors, os};
 
 /// The first process, as its guard sees it.
 pub(crate) struct Init {
@@ -47,15 +48,26 @@ pub(crate) enum StartError {
     Command(String),
 }
 
+/// What the first process sets up.
+pub(crate) struct Setup<'a> {
+    pub(crate) sandbox: &'a Sandbox,
+    pub(crate) placeholders: &'a Placeholders,
+    pub(crate) layers: LayerSources,
+    /// Limit of processes that no control group enforces.
+    pub(crate) processes: Option<u64>,
+}
+
 impl Init {
-    /// Starts the command in namespaces of its own. Returns when it runs.
+    /// Starts the command in namespaces of its own. Returns when it runs. `on_created` gets the first process before it does
+    /// anything.
     pub(crate) fn start(
-        sandbox: &Sandbox,
-        placeholders: &Placeholders,
+        setup: Setup<'_>,
         directory: &Path,
         limits: Vec<(Resource, Rlimit)>,
         mut command: Command,
+        on_created: impl FnOnce(Pid),
     ) -> Result<Init, StartError> {
+        let sandbox = setup.sandbox;
         let failed = |step| move |error: io::Error| StartError::Sandbox(Failure::unsupported(step, error));
         let filters =
             SyscallFilters::compile(sandbox, true).map_err(failed("compile the system call filter"))?;
@@ -65,7 +77,7 @@ impl Init {
         let child = os::fork_into(namespaces(sandbox)).map_err(failed("create namespaces"))?;
         let Some(pid) = child else {
             drop((messages, guard));
-            let result = set_up(&mut alive, user, sandbox, placeholders)
+            let result = set_up(&mut alive, user, setup)
                 .map_err(StartError::Sandbox)
                 .and_then(|()| enter(directory))
                 .and_then(|()| provide_proxy(&mut command, sandbox))
@@ -79,6 +91,7 @@ impl Init {
             os::exit_now(code);
         };
         drop((writer, alive, command));
+        on_created(pid);
         // The pipe tells the child that the guard was alive after the child had asked to die with it.
         let _ = (&guard).write_all(b"G");
         drop(guard);
@@ -122,21 +135,21 @@ fn namespaces(sandbox: &Sandbox) -> libc::c_int {
     }
 }
 
-fn set_up(
-    alive: &mut PipeReader,
-    user: (u32, u32),
-    sandbox: &Sandbox,
-    placeholders: &Placeholders,
-) -> Result<(), Failure> {
+fn set_up(alive: &mut PipeReader, user: (u32, u32), setup: Setup<'_>) -> Result<(), Failure> {
+    let Setup { sandbox, placeholders, layers, processes } = setup;
     os::reset_signals();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .map_err(at("tie the sandbox to its guard"))?;
     alive.read_exact(&mut [0]).map_err(at("reach the guard"))?;
     map_user(user)?;
+    if let Some(processes) = processes {
+        // Without it, the guard counts them.
+        let _ = limit_processes(processes);
+    }
     if sandbox.network != Network::On {
         os::enable_loopback().map_err(at("enable the loopback interface"))?;
     }
-    mounts::build(sandbox, placeholders)
+    mounts::build(sandbox, placeholders, layers)
 }
 
 /// Variables that make programs use a proxy, and those that keep them from using it for themselves.
@@ -152,26 +165,14 @@ fn provide_proxy(command: &mut Command, sandbox: &Sandbox) -> Result<(), StartEr
     let failed = |error| StartError::Sandbox(Failure::unsupported("create the proxy", error));
     let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let address = format!("http://{}", listener.local_addr().map_err(failed)?);
-    send_descriptor(rustix::stdio::stdin(), listener.as_fd()).map_err(failed)?;
+    descriptors::send(rustix::stdio::stdin(), PROXY, &[listener.as_fd()]).map_err(failed)?;
     command.envs(PROXY_VARIABLES.map(|name| (name, address.as_str())));
     command.envs(NO_PROXY_VARIABLES.map(|name| (name, "localhost,127.0.0.1,::1")));
     Ok(())
 }
 
-/// Sends a descriptor over a UNIX socket.
-fn send_descriptor(socket: impl AsFd, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [descriptor];
-    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::Error::other("the descriptor does not fit into the message"));
-    }
-    sendmsg(socket, &[io::IoSlice::new(&[PROXY])], &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
 /// Keeps the ids of user and group. The files of a process that is not dumpable belong to root, so it is dumpable meanwhile.
-fn map_user((user, group): (u32, u32)) -> Result<(), Failure> {
+pub(super) fn map_user((user, group): (u32, u32)) -> Result<(), Failure> {
     let failed = || at::<io::Error>("map the user");
     let dumpable = |behavior| set_dumpable_behavior(behavior).map_err(io::Error::from).map_err(failed());
     dumpable(DumpableBehavior::Dumpable)?;

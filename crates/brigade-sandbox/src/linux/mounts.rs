@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
-    move_mount, open_tree, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount,
+    open_tree,
 };
 
 use super::failure::{Failure, at};
+use super::layers::LayerSources;
 use super::placeholders::{Placeholders, link_target};
 use crate::Sandbox;
 use crate::os::{MountAttributes, set_mount_attributes};
@@ -42,10 +43,14 @@ const MAX_LINKS: usize = 40;
 
 /// Directory for the covers of hidden paths and the layers of discarded directories. It is on a private file system, and is
 /// covered at the end.
-const WORK: &str = "/run/.sandbox";
+pub(super) const WORK: &str = "/run/.sandbox";
 
 /// Builds the file system. Every mount that is made here stays: the command cannot change mounts.
-pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<(), Failure> {
+pub(crate) fn build(
+    sandbox: &Sandbox,
+    placeholders: &Placeholders,
+    layers: LayerSources,
+) -> Result<(), Failure> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(at("make all mounts private"))?;
     // These are taken before everything becomes read-only or is covered.
@@ -54,6 +59,7 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
     let visible = take_visible(sandbox)?;
     let sockets = take_all(&sandbox.sockets)?;
     let temporary = sandbox.temporary.as_deref().map(|path| take(Path::new(path))).transpose()?;
+    let layers = layers.take()?;
     let devices = DEVICES.map(|name| (name, take(&Path::new("/dev").join(name))));
     let read_only = MountAttributes::READ_ONLY | MountAttributes::NO_SETUID;
     set_mount_attributes(CWD, "/", read_only, true).map_err(at("make the file system read-only"))?;
@@ -68,7 +74,7 @@ pub(crate) fn build(sandbox: &Sandbox, placeholders: &Placeholders) -> Result<()
     }
     create_dir(Path::new(WORK)).map_err(at("create a work directory"))?;
     let mut targets: Vec<(PathBuf, OwnedFd)> = visible.into_iter().chain(writable).chain(sockets).collect();
-    targets.extend(discarded_layers(discarded)?);
+    targets.extend(layers.overlays(discarded, Path::new(WORK))?);
     // Of the same path, the writable one comes last and covers the other.
     targets.sort_by_key(|(path, _)| path.components().count());
     for (path, tree) in targets {
@@ -102,7 +108,7 @@ fn take_visible(sandbox: &Sandbox) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
 }
 
 /// Clones the tree of mounts at a path, without following a link at its end.
-fn take(path: &Path) -> Result<OwnedFd, Failure> {
+pub(super) fn take(path: &Path) -> Result<OwnedFd, Failure> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
@@ -111,14 +117,14 @@ fn take(path: &Path) -> Result<OwnedFd, Failure> {
 }
 
 /// Mounts a tree that was taken, on a path whose last component is not followed if it is a link.
-fn attach(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
+pub(super) fn attach(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
     let target = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
     let target = target.map_err(Failure::path("open", path))?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, "", &target, "", flags).map_err(Failure::path("mount", path))
 }
 
-fn mount_tmpfs(path: &Path, options: &str) -> io::Result<()> {
+pub(super) fn mount_tmpfs(path: &Path, options: &str) -> io::Result<()> {
     let options = std::ffi::CString::new(options)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     Ok(mount("tmpfs", path, "tmpfs", flags, options.as_c_str())?)
@@ -135,10 +141,11 @@ fn mount_private(path: &Path, sandbox: &Sandbox) -> Result<(), Failure> {
     }
 }
 
-/// Options of a private directory. Its files are in memory, so their size is limited like it.
+/// Options of a private directory. Its files are in memory, so they may take half of it.
 fn private_options(sandbox: &Sandbox) -> String {
     const DEFAULT_SIZE: u64 = 1 << 30;
-    format!("mode=1777,size={}", sandbox.limits.memory_bytes.unwrap_or(DEFAULT_SIZE))
+    let size = sandbox.limits.memory_bytes.map_or(DEFAULT_SIZE, |memory| memory / 2);
+    format!("mode=1777,size={size}")
 }
 
 fn mount_devices(
@@ -185,34 +192,6 @@ fn mount_proc() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes an overlay of each directory, with an upper layer that ends with the sandbox.
-fn discarded_layers(trees: Vec<(PathBuf, OwnedFd)>) -> Result<Vec<(PathBuf, OwnedFd)>, Failure> {
-    let mut overlays = Vec::new();
-    for (number, (path, tree)) in trees.into_iter().enumerate() {
-        let work = Path::new(WORK).join(format!("layer-{number}"));
-        let failed = at("create a discarded layer");
-        let parts = ["lower", "upper", "work", "merged"].map(|part| work.join(part));
-        create_dir(&work)
-            .and_then(|()| parts.iter().try_for_each(|part| create_dir(part)))
-            .map_err(failed)?;
-        attach(&tree, &parts[0])?;
-        let options = format!(
-            "lowerdir={},upperdir={},workdir={},userxattr",
-            parts[0].display(),
-            parts[1].display(),
-            parts[2].display()
-        );
-        let options = std::ffi::CString::new(options)
-            .map_err(io::Error::from)
-            .map_err(at("create a discarded layer"))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        mount("overlay", &parts[3], "overlay", flags, options.as_c_str()).map_err(at("mount an overlay"))?;
-        overlays.push((path, take(&parts[3])?));
-        unmount(&parts[3], UnmountFlags::DETACH).map_err(at("mount an overlay"))?;
-    }
-    Ok(overlays)
-}
-
 /// Creates the path on a private file system, if it is below one. Elsewhere it exists.
 fn create_mount_point(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() {
@@ -233,17 +212,21 @@ fn create_mount_point(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
 
 /// Directories and links that were made mount points, because a mount point cannot be renamed or removed.
 #[derive(Default)]
-struct Pinned(BTreeSet<PathBuf>);
+struct Pinned {
+    paths: BTreeSet<PathBuf>,
+    /// Placeholders in layers whose changes are discarded.
+    placeholders: BTreeSet<PathBuf>,
+}
 
 impl Pinned {
     /// Makes a directory a mount point, with the content that it has.
     fn directory(&mut self, path: &Path) -> Result<(), Failure> {
-        if self.0.insert(path.to_path_buf()) { attach(&take(path)?, path) } else { Ok(()) }
+        if self.paths.insert(path.to_path_buf()) { attach(&take(path)?, path) } else { Ok(()) }
     }
 
     /// Makes a link a mount point.
     fn link(&mut self, path: &Path) -> Result<(), Failure> {
-        if self.0.insert(path.to_path_buf()) { bind_read_only(path) } else { Ok(()) }
+        if self.paths.insert(path.to_path_buf()) { bind_read_only(path) } else { Ok(()) }
     }
 
     /// Pins every directory between the writable root and a path.
@@ -278,7 +261,16 @@ fn protect_path(
     for (index, part) in parts.iter().enumerate() {
         current.push(part);
         let is_last = index + 1 == parts.len();
-        let metadata = current.symlink_metadata().map_err(Failure::path("protect", &current))?;
+        let metadata = match current.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && sandbox.discards(&current) => {
+                // Only the upper layer gets this placeholder.
+                create_dir(&current).map_err(Failure::path("protect", &current))?;
+                pinned.placeholders.insert(current.clone());
+                return bind_read_only(&current);
+            }
+            Ok(_) if pinned.placeholders.contains(&current) => return Ok(()),
+            found => found.map_err(Failure::path("protect", &current))?,
+        };
         if metadata.is_symlink() {
             pinned.link(&current)?;
             let rest: PathBuf = parts[index + 1..].iter().collect();
@@ -312,7 +304,9 @@ fn hide(sandbox: &Sandbox, pinned: &mut Pinned) -> Result<(), Failure> {
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
             // In the workspace, it may have been moved meanwhile. Elsewhere there is nothing to hide.
-            Err(error) if sandbox.writable_root(Path::new(path)).is_some() => {
+            Err(error)
+                if sandbox.writable_root(Path::new(path)).is_some() && !sandbox.discards(Path::new(path)) =>
+            {
                 return Err(Failure::path("hide", Path::new(path))(error));
             }
             Err(_) => continue,
@@ -334,6 +328,6 @@ fn hide(sandbox: &Sandbox, pinned: &mut Pinned) -> Result<(), Failure> {
     Ok(())
 }
 
-fn create_dir(path: &Path) -> io::Result<()> {
+pub(super) fn create_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o755).create(path)
 }

@@ -66,8 +66,11 @@ pub(crate) fn remove_stale(sandbox: &Sandbox) {
 }
 
 /// The first missing component of a path, or an existing placeholder in its place. Links are followed, as long as they lead
-/// to a writable directory.
+/// to a writable directory. A directory whose changes are discarded needs no placeholder on the host.
 pub(crate) fn first_missing(sandbox: &Sandbox, path: &Path, links: usize) -> Option<PathBuf> {
+    if sandbox.discards(path) {
+        return None;
+    }
     let root = sandbox.writable_root(path).filter(|_| links <= MAX_LINKS)?;
     let mut current = root.clone();
     let mut parts = path.strip_prefix(&root).ok()?.iter();
@@ -219,6 +222,15 @@ mod tests {
         remove_stale(&sandbox);
         assert!(root.path().join(".a").is_dir() && root.path().join(".c").is_file());
         assert!(!root.path().join(".a/b").exists());
+    }
+
+    #[test]
+    fn discarded_directories_get_no_placeholders() {
+        let root = tempfile::tempdir().unwrap();
+        let sandbox = sandbox(root.path());
+        let sandbox = Sandbox { discarded: sandbox.writable, writable: Vec::new(), ..sandbox };
+        let _placeholders = Placeholders::create(&sandbox).unwrap();
+        assert_eq!(entries(&root), 0);
     }
 
     #[test]

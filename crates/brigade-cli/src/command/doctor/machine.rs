@@ -3,8 +3,9 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use brigade::sandbox::{ExtraAccess, SandboxMode, SandboxSettings, TemporaryDirectory};
+use brigade::sandbox::{ExtraAccess, SandboxMode, SandboxSettings, TreeSandbox};
 use brigade_core::grant::Authority;
+use brigade_core::permission::{Mode, Permissions};
 use brigade_sandbox::{Cgroups, Confinement, Enforcement, ExitReason, Job, KernelFeatures, Namespaces};
 
 use super::{Finding, block_on};
@@ -135,14 +136,18 @@ fn test_sandbox(
     let authority = Authority {
         workspace: settings.folder.to_string_lossy().into_owned(),
         paths: [String::new()].into(),
-        permissions: settings.permissions.clone(),
+        // In plan mode, Landlock alone would not be enough.
+        permissions: Permissions {
+            mode: settings.permissions.mode.max(Mode::Ask),
+            ..settings.permissions.clone()
+        },
         ..Authority::default()
     };
-    let confinement =
-        match sandbox.confinement(&authority, &ExtraAccess::default(), &TemporaryDirectory::default()) {
-            Ok(confinement) => confinement,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
+    let confinement = match sandbox.confinement(&authority, &ExtraAccess::default(), &TreeSandbox::default())
+    {
+        Ok(confinement) => confinement,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
     let tag = format!("doctor-sandbox:{}", std::process::id());
     let job =
         Job::new("true", &settings.folder, tag, confinement).time_limit(TEST_TIMEOUT).output_limit(1024);

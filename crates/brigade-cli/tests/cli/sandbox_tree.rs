@@ -1,0 +1,93 @@
+//! What the commands of a tree share, and what remains of it.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
+use crate::cli::support::{BackgroundRun, CommandResult, Home};
+
+const ON: [&str; 4] = ["--set", "sandbox.mode=workspace", "--mode", "auto"];
+
+/// A home directory of its own with a cache.
+fn home() -> Home {
+    let home = Home::outside_tmp();
+    fs::create_dir_all(home.work().join("../user/.cache/tool")).unwrap();
+    home.write("user/.cache/tool/old", "old");
+    home
+}
+
+fn shell(command: &str) -> Script {
+    Script::new().turns([call("shell", json!({ "command": command })), reply("{results}")])
+}
+
+/// Runs a script with the home directory of its own.
+fn run(home: &Home, script: &Script, settings: &[&str]) -> String {
+    let model = home.script(script);
+    let arguments = [&["run", "the task", "--model", &model], &ON[..], settings].concat();
+    let mut command = home.command(&arguments);
+    command.env("HOME", home.work().join("../user").canonicalize().unwrap());
+    CommandResult::run(&mut command).exits_with(0).stdout.clone()
+}
+
+fn temporary_directories(home: &Home) -> usize {
+    fs::read_dir(home.home().join("tmp")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn commands_of_a_tree_share_what_they_change_in_caches_and_the_host_keeps_its_own() {
+    let home = home();
+    let change =
+        "cd ~/.cache/tool && cat old && echo new > new && rm old && mkdir -m 0 closed && echo changed";
+    let look = "ls ~/.cache/tool";
+    let worker = [call("shell", json!({ "command": look })), reply("worker: {results}")];
+    let reader = [call("shell", json!({ "command": look })), reply("reader: {results}")];
+    let script = Script::new().agent("worker", worker).agent("reader", reader).turns([
+        call("shell", json!({ "command": change })),
+        call("delegate", json!({ "role": "worker", "task": "look" })),
+        call("delegate", json!({ "role": "reader", "task": "look" })),
+        reply("{results}"),
+    ]);
+    let roles = [
+        "--set",
+        "swarm.roles.reader.sandbox=read-only",
+        "--set",
+        "swarm.roles.worker.system_prompt=\"Work.\"",
+    ];
+    let output = run(&home, &script, &roles);
+    assert!(output.contains("changed"), "{output}");
+    assert!(
+        output.contains("worker: closed\nnew"),
+        "an agent with the same rights shares the cache: {output}"
+    );
+    assert!(output.contains("reader: old"), "an agent with fewer rights has its own: {output}");
+    assert_eq!(fs::read_to_string(home.work().join("../user/.cache/tool/old")).unwrap(), "old");
+    assert_eq!(fs::read_dir(home.work().join("../user/.cache/tool")).unwrap().count(), 1);
+    assert_eq!(temporary_directories(&home), 0);
+    assert!(run(&home, &shell(look), &[]).contains("old"), "another tree starts with the cache of the host");
+}
+
+#[test]
+fn next_run_removes_what_a_killed_one_left_behind() {
+    let home = home();
+    let script = shell("cd /tmp && mkdir -m 0 closed && echo x > file && sleep 600");
+    let running = BackgroundRun::start(&home, script, &ON);
+    let started = Instant::now();
+    let left = || {
+        let trees = fs::read_dir(home.home().join("tmp")).into_iter().flatten().flatten();
+        trees.filter(|tree| tree.path().join("tmp/file").exists()).count()
+    };
+    while left() == 0 {
+        assert!(started.elapsed() < Duration::from_secs(60), "the command does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Another run leaves the directory of a running one alone.
+    home.run(shell("ls -A /tmp"), &ON).exits_with(0);
+    assert_eq!(left(), 1);
+    running.signal(rustix::process::Signal::KILL);
+    drop(running);
+    assert_eq!(left(), 1);
+    home.run(shell("ls -A /tmp"), &ON).exits_with(0);
+    assert_eq!(temporary_directories(&home), 0);
+}
