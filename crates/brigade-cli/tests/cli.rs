@@ -39,6 +39,7 @@ mod resume;
 mod retries;
 mod rounds;
 mod sandbox;
+mod sandbox_network;
 mod sandbox_plan;
 mod sandbox_tree;
 mod schema;

@@ -289,6 +289,7 @@ impl Driver {
     fn command_sandbox(&self) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
         let sandbox = self.tree.sandbox.clone();
+        let (network, access) = (settings.network.clone(), resolved.authority.network);
         CommandSandbox::with_layers(move |extra| {
             // A session can be resumed in another directory than the recorded one.
             let workspace = resolved.files.workspace().root().to_string_lossy().into_owned();
@@ -296,6 +297,7 @@ impl Driver {
             let confinement = settings.confinement(&authority, extra, &sandbox)?;
             Ok((confinement, settings.layers(&authority, &sandbox)?))
         })
+        .network(&network, access)
     }
 
     /// Effect of the sandbox on the commands of a tool. In plan mode it is found by running a command.
