@@ -46,6 +46,7 @@ mod protocol;
 mod remove;
 mod runner;
 mod stale;
+#[cfg(target_os = "linux")]
 mod usage;
 
 pub use ancestors::runs_under;

@@ -209,7 +209,7 @@ fn push_line(text: &mut String, line: &str) {
 }
 
 /// Errors that a sandbox causes, with what it denied and the setting that allows it.
-const DENIALS: [(&[&str], &str); 3] = [
+const DENIALS: [(&[&str], &str); 4] = [
     (
         &["Read-only file system", "EROFS"],
         "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or setting sandbox.write)",
@@ -226,6 +226,10 @@ const DENIALS: [(&[&str], &str); 3] = [
             "ENOTFOUND",
         ],
         "access to the network (needs.network, or setting sandbox.network)",
+    ),
+    (
+        &["Cannot fork", "fork: retry", "Resource temporarily unavailable", "EAGAIN"],
+        "more processes than the sandbox allows (setting sandbox.processes)",
     ),
     (
         &["Permission denied", "EACCES"],
