@@ -12,7 +12,7 @@ use rustix::stdio::stderr;
 use crate::linux::{
     SyscallFilters,
     cgroups::ControlGroups,
-    init::{Init, Setup, StartError},
+    init::{CommandExit, Init, Setup, StartError},
     layers::{LayerSources, Namespaces, OwnDirectory},
     only_layer,
     placeholders::{Placeholders, first_missing},
@@ -86,7 +86,11 @@ impl Launched {
             Confined::Namespaces { groups, .. } | Confined::Landlock { groups, .. } => {
                 let Confinement::Sandbox(sandbox) = &job.confinement else { return None };
                 let layers = job.layers.as_ref().map(|layers| &layers.directory);
-                groups.reached().or_else(|| crate::usage::exceeded_limit(sandbox, layers))
+                // The guard counts only what no group counts.
+                let mut limits = sandbox.limits;
+                limits.processes.take_if(|_| groups.enforces(SandboxLimit::Processes));
+                limits.memory_bytes.take_if(|_| groups.enforces(SandboxLimit::Memory));
+                groups.reached().or_else(|| crate::usage::exceeded_limit(sandbox, &limits, layers))
             }
         }
     }
@@ -109,7 +113,7 @@ impl Launched {
             // The first process of the sandbox passes on the status of the command.
             #[cfg(target_os = "linux")]
             Confined::Namespaces { init, missing, .. } => {
-                let reason = reason.map(|reason| init.command_status().map_or(reason, raw_exit_reason));
+                let reason = reason.map(|reason| init.command_exit().map_or(reason, raw_exit_reason));
                 (reason, remove_all(missing))
             }
             #[cfg(target_os = "linux")]
@@ -418,8 +422,11 @@ fn exit_reason(status: WaitStatus) -> ExitReason {
 }
 
 #[cfg(target_os = "linux")]
-fn raw_exit_reason(status: i32) -> ExitReason {
-    if libc::WIFSIGNALED(status) {
+fn raw_exit_reason(exit: CommandExit) -> ExitReason {
+    let status = exit.status;
+    if exit.is_at_process_limit {
+        ExitReason::OverLimit(SandboxLimit::Processes)
+    } else if libc::WIFSIGNALED(status) {
         ExitReason::Signalled(libc::WTERMSIG(status))
     } else {
         ExitReason::Exited(libc::WEXITSTATUS(status))

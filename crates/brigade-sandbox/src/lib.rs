@@ -48,6 +48,7 @@ mod runner;
 #[cfg(any(target_os = "macos", test))]
 mod seatbelt;
 mod stale;
+#[cfg(target_os = "linux")]
 mod usage;
 
 pub use ancestors::runs_under;

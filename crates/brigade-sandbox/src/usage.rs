@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 
-use crate::{Sandbox, SandboxLimit};
+use crate::{Sandbox, SandboxLimit, SandboxLimits};
 
-/// The first limit that is exceeded by the descendants of this process together.
-#[cfg(target_os = "linux")]
-pub(crate) fn exceeded_limit(sandbox: &Sandbox, layers: Option<&OsString>) -> Option<SandboxLimit> {
+/// The first of these limits that is exceeded by the descendants of this process together.
+pub(crate) fn exceeded_limit(
+    sandbox: &Sandbox,
+    limits: &SandboxLimits,
+    layers: Option<&OsString>,
+) -> Option<SandboxLimit> {
     use crate::processes::ProcessTable;
-    let limits = &sandbox.limits;
     if let Some(floor) = limits.free_disk_bytes
         && sandbox
             .writable
@@ -36,20 +38,13 @@ pub(crate) fn exceeded_limit(sandbox: &Sandbox, layers: Option<&OsString>) -> Op
     (memory > memory_limit).then_some(SandboxLimit::Memory)
 }
 
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn exceeded_limit(_sandbox: &Sandbox, _layers: Option<&OsString>) -> Option<SandboxLimit> {
-    None
-}
-
 /// Free space of the file system at a path for ordinary users.
-#[cfg(target_os = "linux")]
 fn free_bytes(path: &OsString) -> Option<u64> {
     let file_system = rustix::fs::statvfs(path.as_os_str()).ok()?;
     Some(file_system.f_bavail.saturating_mul(file_system.f_frsize))
 }
 
 /// Memory that a process shares with no file: its resident pages without the shared ones.
-#[cfg(target_os = "linux")]
 fn private_bytes(pid: i32) -> u64 {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let mut pages = statm.split_ascii_whitespace().skip(1).filter_map(|field| field.parse::<u64>().ok());

@@ -47,7 +47,7 @@ fn message(place: &Place, command: &str) -> Value {
         "limits": {},
         "confinement": serde_json::to_value(confinement).unwrap(),
         "streams": "Reported",
-        "layers": { "directory": place.path("layers"), "shared": [] },
+        "layers": { "directory": place.path("layers").into_os_string(), "shared": [] },
     } })
 }
 

@@ -270,6 +270,11 @@ const NETWORK_DENIAL: &str = "access to the network (needs.hosts, or setting san
 /// Note on a command whose hosts cannot be limited.
 const NO_PROXY: &str = "(the network is off: without user namespaces, the sandbox cannot limit it to hosts. The user can allow user namespaces, or the whole network with the setting sandbox.network = true)";
 
+/// Errors of the limit of processes.
+const PROCESS_ERRORS: [&str; 4] =
+    ["Cannot fork", "fork: retry", "Resource temporarily unavailable", "EAGAIN"];
+const PROCESS_DENIAL: &str = "more processes than the sandbox allows (setting sandbox.processes)";
+
 /// Errors of hidden files.
 const FILE_ERRORS: [&str; 2] = ["Permission denied", "EACCES"];
 const FILE_DENIAL: &str = "access to a hidden file (setting sandbox.read), or a write outside the workspace (needs.write, or setting sandbox.write)";
@@ -279,8 +284,12 @@ fn denied_by_sandbox(enforcement: Enforcement, output: &str, network: Option<&st
     if enforcement == Enforcement::None {
         return None;
     }
-    let denials: [(&[&str], Option<&str>); 3] =
-        [(&WRITE_ERRORS, Some(WRITE_DENIAL)), (&NETWORK_ERRORS, network), (&FILE_ERRORS, Some(FILE_DENIAL))];
+    let denials: [(&[&str], Option<&str>); 4] = [
+        (&WRITE_ERRORS, Some(WRITE_DENIAL)),
+        (&NETWORK_ERRORS, network),
+        (&PROCESS_ERRORS, Some(PROCESS_DENIAL)),
+        (&FILE_ERRORS, Some(FILE_DENIAL)),
+    ];
     let is_in_output = |errors: &[&str]| errors.iter().any(|error| output.contains(error));
     let found = denials.into_iter().filter(|(errors, _)| is_in_output(errors));
     let denied: Vec<&str> = found.filter_map(|(_, denial)| denial).collect();

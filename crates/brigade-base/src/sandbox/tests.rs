@@ -294,6 +294,10 @@ fn agents_with_the_same_rights_share_layers() {
     ] {
         assert!(!Arc::ptr_eq(&layers(&first), &layers(&other)), "{other:?}");
     }
+    // Another process may work for the same tree.
+    let second = TreeSandbox::below(Some(&root.join("tmp")), "tree");
+    assert!(settings.layers(&first, &second).unwrap().is_some());
+    drop(second);
     let off = Authority { sandbox: Some(SandboxMode::Off), ..first };
     let no_sandbox = SandboxSettings::default();
     assert!(no_sandbox.layers(&off, &tree).unwrap().is_none());

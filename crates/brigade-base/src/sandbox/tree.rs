@@ -55,8 +55,7 @@ impl TreeSandbox {
 
     /// Searches the workspace of an agent. What has not changed since the last search is not read again.
     pub(super) fn scan(&self, authority: &Authority) -> Result<Scan, SandboxError> {
-        let cache =
-            with_state(&mut self.lock(), authority, |_, state| state.scan.clone()).unwrap_or_default();
+        let cache = with_state(&mut self.lock(), authority, |state| state.scan.clone()).unwrap_or_default();
         let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
         cache.scan(Path::new(&authority.workspace), &authority.permissions)
     }
@@ -69,10 +68,9 @@ impl TreeSandbox {
         shared: impl FnOnce() -> Vec<PathBuf>,
     ) -> io::Result<Option<Arc<Layers>>> {
         let Some(parts) = self.create()? else { return Ok(None) };
-        let layers = with_state(&mut self.lock(), authority, |number, state| {
+        let layers = with_state(&mut self.lock(), authority, |state| {
             if state.layers.is_none() {
-                let directory = parts.layers.join(number.to_string());
-                fs::create_dir(&directory)?;
+                let directory = create_numbered(&parts.layers)?;
                 state.layers = Some(Arc::new(Layers::below(directory, shared())));
             }
             Ok(state.layers.clone())
@@ -110,21 +108,33 @@ impl fmt::Debug for TreeSandbox {
     }
 }
 
-/// Calls a function with the number and the state of the agents with the same rights. `None` if there are too many.
+/// Creates a directory with a name that nothing has. Another process may work for the same tree.
+fn create_numbered(parent: &Path) -> io::Result<PathBuf> {
+    for number in 0..u32::MAX {
+        let directory = parent.join(number.to_string());
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.map(|()| directory),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Calls a function with the state of the agents with the same rights. `None` if there are too many.
 fn with_state<T>(
     agents: &mut Vec<AgentState>,
     authority: &Authority,
-    with: impl FnOnce(usize, &mut AgentState) -> T,
+    with: impl FnOnce(&mut AgentState) -> T,
 ) -> Option<T> {
     let rights = rights(authority);
-    let number = agents.iter().position(|state| state.rights == rights).unwrap_or(agents.len());
-    if number == agents.len() {
-        if number >= MAX_AGENTS {
-            return None;
-        }
-        agents.push(AgentState { rights, layers: None, scan: Arc::default() });
+    if let Some(state) = agents.iter_mut().find(|state| state.rights == rights) {
+        return Some(with(state));
     }
-    agents.get_mut(number).map(|state| with(number, state))
+    if agents.len() >= MAX_AGENTS {
+        return None;
+    }
+    agents.push(AgentState { rights, layers: None, scan: Arc::default() });
+    agents.last_mut().map(with)
 }
 
 /// The part of an authority that decides on the sandbox of an agent's commands.

@@ -1,7 +1,7 @@
 //! Commands in plan mode: they run in a sandbox that discards what they change, or not at all.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use brigade_testing::{Script, call, reply};
@@ -27,16 +27,21 @@ fn run(home: &Home, command: &str, settings: &[&str]) -> String {
     home.run(script, &[&PLAN, settings].concat()).exits_with(0).stdout.clone()
 }
 
-/// All files of the workspace with their content.
-fn files(home: &Home) -> Vec<(PathBuf, String)> {
-    let mut found: Vec<_> = home
-        .files()
-        .into_iter()
-        .filter(|path| path.starts_with(home.work()))
-        .map(|path| (path.clone(), fs::read(&path).map(|bytes| format!("{bytes:?}")).unwrap_or_default()))
+/// All files below a directory with their content.
+fn files_in(directory: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries
+        .flat_map(|path| match path.is_dir() {
+            true => [vec![(path.clone(), "directory".to_owned())], files_in(&path)].concat(),
+            false => vec![(path.clone(), fs::read(&path).map(|bytes| format!("{bytes:?}")).unwrap())],
+        })
         .collect();
     found.sort();
     found
+}
+
+fn files(home: &Home) -> Vec<(PathBuf, String)> {
+    files_in(&home.work())
 }
 
 #[test]
@@ -62,7 +67,7 @@ fn rules_and_requests_for_access_hold_in_plan_mode() {
     fs::create_dir(&outside).unwrap();
     let denied = run(&home, "echo ran", &["--set", "permissions.deny=[\"shell(echo *)\"]"]);
     assert!(!denied.contains("ran\n"), "{denied}");
-    let needs = json!({ "command": "echo ran", "needs": { "write": [outside], "network": true } });
+    let needs = json!({ "command": "echo ran", "needs": { "write": [outside], "hosts": ["example.com"] } });
     let script = Script::new().turns([call("shell", needs), reply("{results}")]);
     let output = home.run(script, &[&PLAN[..], &["--set", "permissions.allow=[\"shell\"]"]].concat());
     output.exits_with(0).stdout_contains("plan mode is read-only");

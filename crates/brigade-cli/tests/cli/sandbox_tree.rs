@@ -41,27 +41,20 @@ fn commands_of_a_tree_share_what_they_change_in_caches_and_the_host_keeps_its_ow
     let change =
         "cd ~/.cache/tool && cat old && echo new > new && rm old && mkdir -m 0 closed && echo changed";
     let look = "ls ~/.cache/tool";
-    let worker = [call("shell", json!({ "command": look })), reply("worker: {results}")];
-    let reader = [call("shell", json!({ "command": look })), reply("reader: {results}")];
-    let script = Script::new().agent("worker", worker).agent("reader", reader).turns([
-        call("shell", json!({ "command": change })),
-        call("delegate", json!({ "role": "worker", "task": "look" })),
-        call("delegate", json!({ "role": "reader", "task": "look" })),
-        reply("{results}"),
-    ]);
-    let roles = [
-        "--set",
-        "swarm.roles.reader.sandbox=read-only",
-        "--set",
-        "swarm.roles.worker.system_prompt=\"Work.\"",
-    ];
-    let output = run(&home, &script, &roles);
-    assert!(output.contains("changed"), "{output}");
-    assert!(
-        output.contains("worker: closed\nnew"),
-        "an agent with the same rights shares the cache: {output}"
-    );
-    assert!(output.contains("reader: old"), "an agent with fewer rights has its own: {output}");
+    let settings =
+        ["--set", "swarm.roles.reader.sandbox=read-only", "--set", "swarm.roles.worker.max_turns=9"];
+    let seen_by = |role: &str| {
+        let agent = [call("shell", json!({ "command": look })), reply("{results}")];
+        let script = Script::new().agent(role, agent).turns([
+            call("shell", json!({ "command": change })),
+            call("delegate", json!({ "role": role, "task": "look" })),
+            reply("{results}"),
+        ]);
+        run(&home, &script, &settings)
+    };
+    let (worker, reader) = (seen_by("worker"), seen_by("reader"));
+    assert!(worker.contains("closed\nnew"), "an agent with the same rights shares the cache: {worker}");
+    assert!(reader.contains("old") && !reader.contains("new"), "one with fewer rights has its own: {reader}");
     assert_eq!(fs::read_to_string(home.work().join("../user/.cache/tool/old")).unwrap(), "old");
     assert_eq!(fs::read_dir(home.work().join("../user/.cache/tool")).unwrap().count(), 1);
     assert_eq!(temporary_directories(&home), 0);

@@ -31,6 +31,14 @@ pub(crate) struct Init {
     messages: PipeReader,
 }
 
+/// Exit of a command.
+pub(crate) struct CommandExit {
+    /// Its wait status.
+    pub(crate) status: i32,
+    /// Whether it failed while there were more processes than allowed.
+    pub(crate) is_at_process_limit: bool,
+}
+
 /// First bytes of the messages from the first process to its guard.
 const STARTED: u8 = b'S';
 const FAILED: u8 = b'F';
@@ -48,7 +56,7 @@ pub(crate) enum StartError {
     Command(String),
 }
 
-/// What the first process sets up.
+/// Parts of a sandbox, for its first process.
 pub(crate) struct Setup<'a> {
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) placeholders: &'a Placeholders,
@@ -77,6 +85,7 @@ impl Init {
         let child = os::fork_into(namespaces(sandbox)).map_err(failed("create namespaces"))?;
         let Some(pid) = child else {
             drop((messages, guard));
+            let processes = setup.processes;
             let result = set_up(&mut alive, user, setup)
                 .map_err(StartError::Sandbox)
                 .and_then(|()| enter(directory))
@@ -85,7 +94,7 @@ impl Init {
             // The pipes of the command would stay open in this process.
             drop(command);
             let code = match result {
-                Ok(main) => supervise(main, &mut writer),
+                Ok(main) => supervise(main, processes, &mut writer),
                 Err(error) => report(&error, &mut writer),
             };
             os::exit_now(code);
@@ -115,11 +124,12 @@ impl Init {
         })
     }
 
-    /// The wait status of the command, after the first process has exited. `None` if it was killed before it could send it.
-    pub(crate) fn command_status(mut self) -> Option<i32> {
-        let mut status = [0; 4];
+    /// The exit of the command, after the first process has exited. `None` if it was killed before it could send it.
+    pub(crate) fn command_exit(mut self) -> Option<CommandExit> {
+        let (mut status, mut limit) = ([0; 4], [0]);
         self.messages.read_exact(&mut status).ok()?;
-        Some(i32::from_le_bytes(status))
+        self.messages.read_exact(&mut limit).ok()?;
+        Some(CommandExit { status: i32::from_le_bytes(status), is_at_process_limit: limit != [0] })
     }
 }
 
@@ -244,19 +254,33 @@ fn drop_capabilities() -> io::Result<()> {
 }
 
 /// Reaps until the command has exited, and sends its status. Then this process exits, and the kernel kills the rest.
-fn supervise(main: Pid, writer: &mut PipeWriter) -> i32 {
+fn supervise(main: Pid, processes: Option<u64>, writer: &mut PipeWriter) -> i32 {
     os::forward_termination_to(main);
     let _ = writer.write_all(&[STARTED]);
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == main => {
+                let is_at_limit = status.exit_status() != Some(0)
+                    && processes.is_some_and(|processes| count_threads() > processes);
                 let _ = writer.write_all(&status.as_raw().to_le_bytes());
+                let _ = writer.write_all(&[u8::from(is_at_limit)]);
                 return 0;
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return 1,
         }
     }
+}
+
+/// Number of threads in this namespace, without this process.
+fn count_threads() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes =
+        entries.filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    // The directory of the threads has a link for each, and two of its own.
+    let threads = processes.filter_map(|process| fs::metadata(process.path().join("task")).ok());
+    threads.map(|task| task.nlink().saturating_sub(2)).fold(0, u64::saturating_add).saturating_sub(1)
 }
 
 fn report(error: &StartError, writer: &mut PipeWriter) -> i32 {
