@@ -45,7 +45,10 @@ fn script() -> Script {
                 call("edit_file", json!({ "path": "price.sh", "old": "-gt", "new": "-ge" }))
                     .delay_ms(350)
                     .tokens(1710, 102),
-                call("shell", json!({ "command": "./test.sh" })).turn(4).delay_ms(350).tokens(1890, 29),
+                call("shell", json!({ "command": "./test.sh", "needs": { "hosts": ["example.com"] } }))
+                    .turn(4)
+                    .delay_ms(350)
+                    .tokens(1890, 29),
             ],
         )
         .agent(
