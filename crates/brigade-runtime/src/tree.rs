@@ -71,11 +71,11 @@ impl Tree {
         let temporary = core.settings.sandbox.temporary.as_deref();
         let sandbox = Arc::new(TreeSandbox::below(temporary, lease.root.as_str()));
         Tree {
+            agents: AgentResolution::new(core.clone(), overrides, sandbox.clone()),
             sandbox,
             history: TreeHistory::default(),
             remote_ancestors,
             leases: Leases::new(core.store.clone(), owner, lease),
-            agents: AgentResolution::new(core.clone(), overrides),
             slots,
             streams: RunStreams::default(),
             inboxes: Mutex::default(),

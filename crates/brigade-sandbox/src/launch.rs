@@ -145,6 +145,8 @@ fn start_in_sandbox(
     }
     let mut sandbox = sandbox.clone();
     sandbox.hidden.extend(host_sockets(&sandbox));
+    // They contain what other commands have changed.
+    sandbox.hidden.extend(job.layers.as_ref().map(|layers| layers.directory.clone()));
     let placeholders = Placeholders::create(&sandbox).map_err(|error| Report::CannotConfine {
         reason: format!("cannot create placeholders for protected paths: {error}"),
     })?;

@@ -79,6 +79,8 @@ async fn commands_share_the_changes_of_a_cache() {
         run(format!("cd {cache} && touch right; f=left; {wait}")),
     );
     assert_eq!((text(&left).as_str(), text(&right).as_str()), ("seen\n", "seen\n"));
+    let direct = run(format!("ls -R {} 2>&1", place.path("layers").display())).await;
+    assert!(text(&direct).contains("Permission denied"), "{}", text(&direct));
     assert_unchanged(place);
     drop(layers);
     remove_tree(&place.path("layers")).unwrap();

@@ -13,6 +13,7 @@ mod error;
 mod lines;
 mod list;
 mod replace;
+mod temporary;
 #[cfg(feature = "walk")]
 mod walk;
 mod workspace;
@@ -49,6 +50,8 @@ pub struct Files {
     workspace: Workspace,
     permissions: Arc<Permissions>,
     paths: Arc<BTreeSet<String>>,
+    /// Directory that commands see as `/tmp`.
+    temporary: Option<Arc<Path>>,
 }
 
 /// File that is open for reading.
@@ -85,7 +88,8 @@ impl Files {
             // A folder outside of the workspace must match nothing, and certainly not everything.
             lexical.map_or(path, |folder| folder.to_string_lossy().into_owned())
         };
-        Files { workspace, permissions, paths: Arc::new(paths.into_iter().map(folder).collect()) }
+        let paths = Arc::new(paths.into_iter().map(folder).collect());
+        Files { workspace, permissions, paths, temporary: None }
     }
 
     /// Returns the workspace.
@@ -127,11 +131,23 @@ impl Files {
 
     /// Opens a regular file for reading.
     pub(super) fn open(&self, path: &str) -> Result<OpenedFile, FileError> {
+        if let Some(opened) = self.open_temporary(path) {
+            return opened;
+        }
         let requested = self.workspace.parse_path(path)?;
         self.check_requested_path(&requested, ActionKind::Pure)?;
+        self.open_requested(&requested, |real| self.check_real_path(&requested, real, ActionKind::Pure))
+    }
+
+    /// Opens a regular file beneath the root, if `check` permits its real path.
+    fn open_requested(
+        &self,
+        requested: &RequestedPath,
+        check: impl Fn(&Path) -> Result<(), FileError>,
+    ) -> Result<OpenedFile, FileError> {
         for _ in 0..OPEN_ATTEMPTS {
-            let found = self.workspace.resolve(&requested)?;
-            self.check_real_path(&requested, &found.real, ActionKind::Pure)?;
+            let found = self.workspace.resolve(requested)?;
+            check(&found.real)?;
             require_regular(&requested.display, &found.stat)?;
             let file = match self.workspace.open_real(&found.real, READ_FLAGS) {
                 Ok(opened) => File::from(opened),
@@ -143,7 +159,7 @@ impl Files {
             require_regular(&requested.display, &stat)?;
             return Ok(OpenedFile { file, size: u64::try_from(stat.st_size).unwrap_or(0), real: found.real });
         }
-        Err(FileError::Busy { path: requested.display })
+        Err(FileError::Busy { path: requested.display.clone() })
     }
 
     /// Returns the rules of the agent.

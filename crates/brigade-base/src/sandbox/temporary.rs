@@ -39,10 +39,15 @@ impl TemporaryDirectory {
         TemporaryDirectory { path: parent.map(|parent| parent.join(name)), lock: Mutex::default() }
     }
 
+    /// Returns the parts, which exist from the first command on.
+    pub(super) fn parts(&self) -> Option<Parts> {
+        let path = self.path.as_ref()?;
+        Some(Parts { temporary: path.join("tmp"), layers: path.join("layers") })
+    }
+
     /// Creates the directory, for this user only, and returns its parts.
     pub(super) fn create(&self) -> io::Result<Option<Parts>> {
-        let Some(path) = &self.path else { return Ok(None) };
-        let parts = Parts { temporary: path.join("tmp"), layers: path.join("layers") };
+        let (Some(path), Some(parts)) = (&self.path, self.parts()) else { return Ok(None) };
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if lock.is_none() {
             let file = create_locked(path)?;

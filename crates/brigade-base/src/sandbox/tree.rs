@@ -48,6 +48,11 @@ impl TreeSandbox {
         TreeSandbox { name: name.to_owned(), directory, ..TreeSandbox::default() }
     }
 
+    /// Returns the directory that commands see as `/tmp`. The first command creates it.
+    pub fn temporary(&self) -> Option<PathBuf> {
+        self.directory.parts().map(|parts| parts.temporary)
+    }
+
     /// Creates the directory of the tree.
     pub(super) fn create(&self) -> io::Result<Option<Parts>> {
         self.directory.create()

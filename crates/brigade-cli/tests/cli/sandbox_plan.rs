@@ -14,7 +14,7 @@ const PLAN: [&str; 4] = ["--set", "sandbox.mode=workspace", "--mode", "plan"];
 fn home() -> Home {
     let home = Home::outside_tmp();
     let git = "git init -q . && git config user.name n && git config user.email e@x && mkdir src && echo a > src/a && \
-               git add . && git commit -qm first";
+               echo .env > .gitignore && git add . && git commit -qm first";
     let output = Command::new("sh").args(["-c", git]).current_dir(home.work()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     home.write("work/.env", "CANARY");

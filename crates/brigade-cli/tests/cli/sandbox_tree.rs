@@ -42,7 +42,7 @@ fn commands_of_a_tree_share_what_they_change_in_caches_and_the_host_keeps_its_ow
         "cd ~/.cache/tool && cat old && echo new > new && rm old && mkdir -m 0 closed && echo changed";
     let look = "ls ~/.cache/tool";
     let settings =
-        ["--set", "swarm.roles.reader.sandbox=read-only", "--set", "swarm.roles.worker.max_turns=9"];
+        ["--set", "swarm.roles.reader.sandbox=read-only", "--set", "swarm.roles.worker.tokens=100000"];
     let seen_by = |role: &str| {
         let agent = [call("shell", json!({ "command": look })), reply("{results}")];
         let script = Script::new().agent(role, agent).turns([
@@ -83,4 +83,24 @@ fn next_run_removes_what_a_killed_one_left_behind() {
     assert_eq!(left(), 1);
     home.run(shell("ls -A /tmp"), &ON).exits_with(0);
     assert_eq!(temporary_directories(&home), 0);
+}
+
+#[test]
+fn read_file_reads_what_a_command_wrote_to_the_private_tmp() {
+    let home = home();
+    let mark = format!("brigade-{}", std::process::id());
+    let path = format!("/tmp/{mark}");
+    let read = |settings: &[&str]| {
+        let script = Script::new().turns([
+            call("shell", json!({ "command": format!("echo written > {path}") })),
+            call("read_file", json!({ "path": path })),
+            reply("{results}"),
+        ]);
+        run(&home, &script, settings)
+    };
+    assert!(read(&[]).contains("written"));
+    assert!(read(&["--set", "permissions.deny=[\"read_file(/tmp/**)\"]"]).contains("is not allowed"));
+    let without = read(&["--set", "sandbox.mode=off"]);
+    fs::remove_file(&path).unwrap();
+    assert!(without.contains("outside the workspace"), "{without}");
 }

@@ -17,6 +17,7 @@ use crate::external::ExternalTool;
 use crate::fast_map::{FastMap, FastSet};
 use crate::model::ModelHandle;
 use crate::resolved_agent::{AgentKind, ExternalAgent, LocalAgent, ModelOption, ResolveError, ResolvedAgent};
+use crate::sandbox::TreeSandbox;
 use crate::session::DriverError;
 use crate::settings::Settings;
 use crate::skills::SKILL;
@@ -42,6 +43,8 @@ pub(crate) struct Overrides {
 pub(crate) struct AgentResolution {
     core: Arc<Core>,
     overrides: Overrides,
+    /// State that the sandboxes of the tree share.
+    sandbox: Arc<TreeSandbox>,
     /// Id and name of the root agent.
     lead: OnceLock<[String; 2]>,
     /// Environment information for the root agent, and its depth.
@@ -51,10 +54,11 @@ pub(crate) struct AgentResolution {
 }
 
 impl AgentResolution {
-    pub(super) fn new(core: Arc<Core>, overrides: Overrides) -> AgentResolution {
+    pub(super) fn new(core: Arc<Core>, overrides: Overrides, sandbox: Arc<TreeSandbox>) -> AgentResolution {
         AgentResolution {
             core,
             overrides,
+            sandbox,
             lead: OnceLock::new(),
             environment: OnceLock::new(),
             resolved_agents: Mutex::default(),
@@ -137,7 +141,11 @@ impl AgentResolution {
 
     fn files(&self, authority: &Authority) -> Files {
         let permissions = Arc::new(authority.permissions.clone());
-        Files::new(self.settings().workspace.clone(), permissions, authority.paths.clone())
+        let files = Files::new(self.settings().workspace.clone(), permissions, authority.paths.clone());
+        match self.settings().sandbox.confines(authority) {
+            true => files.with_temporary(self.sandbox.temporary()),
+            false => files,
+        }
     }
 
     fn resolve_local(

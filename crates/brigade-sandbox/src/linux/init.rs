@@ -56,7 +56,7 @@ pub(crate) enum StartError {
     Command(String),
 }
 
-/// Parts of a sandbox, for its first process.
+/// Description of the sandbox that the first process sets up.
 pub(crate) struct Setup<'a> {
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) placeholders: &'a Placeholders,
