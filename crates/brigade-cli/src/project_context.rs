@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brigade::project_files::SKILL_DIRS;
 use brigade::skills::SkillProblem;
 use brigade::{Skills, Store};
 use brigade_core::text::truncate_bytes;
@@ -11,7 +12,7 @@ use brigade_core::text::truncate_bytes;
 use crate::error::CliError;
 use crate::output;
 use crate::sanitize;
-use crate::settings::{OTHER_SKILL_DIRS, Settings};
+use crate::settings::Settings;
 use crate::summary::shell_quoted;
 use crate::trust::instructions::{self, FILE_NAMES, InstructionFile, InstructionLookup};
 use crate::trust::{Acceptance, TrustStore};
@@ -51,7 +52,7 @@ pub(crate) fn discover_skills(settings: &Settings) -> (Skills, Vec<SkillProblem>
 /// Skill folders of a project. A skill instructs agents, so only a trusted project has any.
 fn project_skill_folders(settings: &Settings) -> Vec<PathBuf> {
     let Some(project) = &settings.project else { return Vec::new() };
-    let names = [PROJECT_SKILLS].into_iter().chain(OTHER_SKILL_DIRS);
+    let names = [PROJECT_SKILLS].into_iter().chain(SKILL_DIRS);
     names.map(|name| project.root.join(name)).filter(|folder| folder.is_dir()).collect()
 }
 

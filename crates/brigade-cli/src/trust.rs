@@ -15,8 +15,6 @@ use crate::sanitize;
 use crate::settings::Environment;
 use crate::summary::shell_quoted;
 
-#[cfg(test)]
-pub(crate) use files::COVERED_DIRS;
 pub(crate) use files::{FileContent, MCP_FILE, ProjectFiles, ScanError};
 pub(crate) use trust_store::{Acceptance, TrustEntry, TrustStore};
 
@@ -80,7 +78,7 @@ pub(crate) fn find(environment: &Environment, folder: &Path) -> Option<PathBuf> 
 fn is_project(folder: &Path) -> bool {
     let has_servers = folder.join(MCP_FILE).symlink_metadata().is_ok_and(|metadata| metadata.is_file());
     // A symbolic link does not make a folder a project.
-    has_servers || files::COVERED_DIRS.iter().any(|mark| has_real_dir(folder, mark))
+    has_servers || files::covered_dirs().any(|mark| has_real_dir(folder, mark))
 }
 
 /// Whether a folder contains this folder without a symbolic link in its path.

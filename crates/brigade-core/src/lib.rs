@@ -18,6 +18,7 @@ pub mod json;
 pub mod message;
 pub mod money;
 pub mod permission;
+pub mod project_files;
 pub mod remote_context;
 pub mod sandbox;
 pub mod seen;

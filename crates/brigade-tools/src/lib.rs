@@ -46,7 +46,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use files::escape_controls;
-pub use files::{FileError, Files, LoadedFile, Workspace};
+pub use files::{FileError, FileGuard, Files, LoadedFile, Workspace};
 #[cfg(feature = "memory")]
 pub use memory::{Memory, MemoryError};
 pub use read::{ListDir, ReadFile, show_file};

@@ -119,10 +119,11 @@ pub use agents::AgentCatalog;
 #[cfg(feature = "store-testing")]
 pub use brigade_base::store_laws;
 pub use brigade_base::{Follow, Secret};
-pub use brigade_base::{process, project_files, sandbox};
+pub use brigade_base::{process, sandbox};
 pub use brigade_core as core;
 pub use brigade_core::event::Effect;
 pub use brigade_core::permission::{Mode, Permissions};
+pub use brigade_core::project_files;
 pub use brigade_core::{Agent, Budget, Event, SessionId, Status, ToolOutput};
 #[cfg(feature = "mcp")]
 pub use brigade_mcp::client as mcp;

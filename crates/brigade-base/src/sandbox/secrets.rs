@@ -4,7 +4,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brigade_core::permission::Permissions;
+use brigade_core::permission::{self, Permissions, ProtectedPaths};
+use brigade_core::project_files::{HOME_SECRETS, SecretName, secret_name};
 
 use super::SandboxError;
 use super::protected::{git_files, redirection};
@@ -19,67 +20,6 @@ const MAX_DEPTH: usize = 64;
 const GENERATED: [&str; 8] =
     [".git", ".tox", ".venv", "__pycache__", "bower_components", "node_modules", "target", "venv"];
 
-/// Credentials in the home directory.
-const HOME_SECRETS: [&str; 37] = [
-    ".aws",
-    ".azure",
-    ".bash_history",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git/credentials",
-    ".config/glab-cli",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/hub",
-    ".config/op",
-    ".config/rclone",
-    ".docker/config.json",
-    ".dockercfg",
-    ".gem/credentials",
-    ".git-credentials",
-    ".gnupg",
-    ".gradle/gradle.properties",
-    ".kube",
-    ".local/share/keyrings",
-    ".m2/settings.xml",
-    ".mozilla",
-    ".netrc",
-    ".node_repl_history",
-    ".npmrc",
-    ".password-store",
-    ".pgpass",
-    ".pypirc",
-    ".python_history",
-    ".ssh",
-    ".terraform.d",
-    ".vault-token",
-    ".yarnrc.yml",
-    ".zsh_history",
-    "_netrc",
-];
-
-/// Names of files with secrets in a workspace.
-const SECRET_NAMES: [&str; 10] = [
-    ".git-credentials",
-    ".netrc",
-    ".pgpass",
-    ".pypirc",
-    ".vault-token",
-    "_netrc",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    "id_rsa",
-];
-
-/// Suffixes of files that contain a private key, if their content says so.
-const KEY_SUFFIXES: [&str; 4] = ["key", "p12", "pem", "pfx"];
-
-/// Suffixes of examples, which contain no secrets.
-const EXAMPLES: [&str; 4] = ["dist", "example", "sample", "template"];
-
 /// Credentials of a home directory that exist.
 pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
     HOME_SECRETS.map(|name| home.join(name)).into_iter().filter(|path| path.symlink_metadata().is_ok())
@@ -90,13 +30,14 @@ pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
 pub(super) struct Scan {
     /// Secrets, and paths that a rule hides.
     pub(super) hidden: Vec<PathBuf>,
-    /// Paths that a rule protects.
+    /// Paths that a rule protects, and nested files that programs act upon.
     pub(super) protected: Vec<PathBuf>,
     /// Files of repositories that must not be created.
     pub(super) forbidden: Vec<PathBuf>,
 }
 
-/// Looks for secrets, for repositories, and for files that a rule with a path denies or asks about. Links to directories are
+/// Looks for secrets that no rule grants, for repositories, for files that programs act upon, and for files that a rule
+/// with a path denies or asks about. Links to directories are
 /// not followed: what they lead to is found at its own place.
 pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, SandboxError> {
     let mut scan = Scan::default();
@@ -124,13 +65,18 @@ pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, 
             };
             let kind = entry.file_type();
             let is_dir = kind.as_ref().is_ok_and(fs::FileType::is_dir);
-            if !permissions.may_read(&relative) || kind.is_err() || (!is_dir && is_secret(&name, &path)) {
+            let is_hidden_secret = || {
+                !is_dir
+                    && is_secret(&name, &path)
+                    && !permissions.grants_secret(&ProtectedPaths::default(), &relative)
+            };
+            if !permissions.may_read(&relative) || kind.is_err() || is_hidden_secret() {
                 scan.hidden.push(path);
                 continue;
             }
-            if !permissions.may_edit(&relative) {
-                scan.protected.push(path);
-                continue;
+            // A protected directory may contain secrets.
+            if !permissions.may_edit(&relative) || permission::is_acted_upon(&relative) {
+                scan.protected.push(path.clone());
             }
             if name == ".git" && depth > 0 {
                 scan.protected.extend(git_files(&path));
@@ -148,21 +94,16 @@ pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, 
 }
 
 fn is_secret(name: &OsStr, path: &Path) -> bool {
-    let Some(name) = name.to_str().map(str::to_ascii_lowercase) else { return false };
-    let name = name.as_str();
-    let suffix = name.rsplit_once('.').map_or("", |(_, suffix)| suffix);
-    let is_environment = (name == ".env" || name.starts_with(".env.")) && !EXAMPLES.contains(&suffix);
-    is_environment
-        || SECRET_NAMES.contains(&name)
-        || (KEY_SUFFIXES.contains(&suffix) && is_private_key(path, suffix))
+    match secret_name(&name.to_string_lossy()) {
+        SecretName::Yes => true,
+        SecretName::MaybeKey => is_private_key(path),
+        SecretName::No => false,
+    }
 }
 
 /// Whether a file with the suffix of a key contains a private one. Certificates and public keys are no secrets.
-fn is_private_key(path: &Path, suffix: &str) -> bool {
+fn is_private_key(path: &Path) -> bool {
     use std::io::Read;
-    if matches!(suffix, "p12" | "pfx") {
-        return true;
-    }
     let mut start = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(256 << 10).read_to_end(&mut start));
     read.is_ok() && memchr::memmem::find(&start, b"PRIVATE KEY-----").is_some()
@@ -254,6 +195,42 @@ mod tests {
         };
         let scan = scan(root.path(), &permissions).unwrap();
         assert_eq!(names(&root, &scan.hidden), ["secrets"]);
-        assert_eq!(names(&root, &scan.protected), ["docs/b", "src/generated"]);
+        assert_eq!(names(&root, &scan.protected), ["docs/b", "src/generated", "src/generated/c"]);
+    }
+
+    #[test]
+    fn rule_that_names_a_secret_grants_it() {
+        let root = workspace(&[(".env", "A=b"), ("web/.env", "A=b"), ("id_rsa", ""), (".env.local", "")]);
+        let allow = |rule: &str| Permissions { allow: vec![rule.parse().unwrap()], ..Permissions::default() };
+        let hidden =
+            |permissions: &Permissions| names(&root, &scan(root.path(), permissions).unwrap().hidden);
+        assert_eq!(hidden(&allow("read_file(./.env)")), [".env.local", "id_rsa", "web/.env"]);
+        assert_eq!(hidden(&allow("read_file(.env)")), [".env.local", "id_rsa"]);
+        for wide in ["read_file", "read_file(**)", "read_file(.env*)", "grep(.env)", "edit_file(.env)"] {
+            assert_eq!(hidden(&allow(wide)).len(), 4, "{wide}");
+        }
+        let mut denied = allow("read_file(.env)");
+        denied.deny = vec!["read_file(web/**)".parse().unwrap()];
+        assert_eq!(hidden(&denied), [".env.local", "id_rsa", "web"]);
+    }
+
+    #[test]
+    fn nested_files_that_programs_act_upon_are_protected_and_their_secrets_hidden() {
+        let root = workspace(&[
+            ("a/AGENTS.md", ""),
+            ("a/.brigade/config.toml", ""),
+            ("a/b/.mcp.json", ""),
+            ("a/.github/agents/x.md", ""),
+            ("a/.github/workflows/ci.yml", ""),
+            ("a/.VSCODE/.env", ""),
+            ("node_modules/x/AGENTS.md", ""),
+            ("src/main.rs", ""),
+            ("CRUSH.md", ""),
+        ]);
+        let scan = scan(root.path(), &Permissions::default()).unwrap();
+        let expected =
+            ["CRUSH.md", "a/.VSCODE", "a/.brigade", "a/.github/agents", "a/AGENTS.md", "a/b/.mcp.json"];
+        assert_eq!(names(&root, &scan.protected), expected);
+        assert_eq!(names(&root, &scan.hidden), ["a/.VSCODE/.env"]);
     }
 }
