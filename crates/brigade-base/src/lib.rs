@@ -8,6 +8,7 @@ pub mod fast_map;
 mod follow;
 pub mod jitter;
 pub mod model;
+pub mod pinned_files;
 pub mod private_files;
 pub mod process;
 pub mod sandbox;

@@ -46,7 +46,7 @@ pub(crate) fn skills(settings: &Settings) -> Skills {
 pub(crate) fn discover_skills(settings: &Settings) -> (Skills, Vec<SkillProblem>) {
     let mut folders = project_skill_folders(settings);
     folders.extend(settings.skills.iter().cloned());
-    Skills::discover(&folders)
+    Skills::discover_pinned(&folders, &settings.pinned_files())
 }
 
 /// Skill folders of a project. A skill instructs agents, so only a trusted project has any.

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::model::PriceList;
+use brigade::pinned_files::PinnedFiles;
 use brigade::project_files::SKILL_DIRS;
 use brigade::sandbox::SandboxSettings;
 use brigade::{ApprovalPolicy, Limits, ModeOrigin};
@@ -316,8 +317,11 @@ impl Settings {
             }
         };
         let agent_folders = AgentFolders::of(&environment, &agent_paths);
-        let mut sandbox = sandbox.resolve(&environment, private_paths(&environment, &store));
-        sandbox.protected = configured_paths(&environment, &agent_folders, &skill_paths);
+        let sandbox = sandbox.resolve(
+            &environment,
+            private_paths(&environment, &store),
+            configured_paths(&environment, &agent_folders, &skill_paths),
+        );
         let providers = Providers::resolve(providers)?;
         let (mut limits, shell_timeout) = limits.resolve();
         // The timeout of the provider ends a call first, and its error names the setting.
@@ -385,6 +389,11 @@ impl Settings {
     /// Whether a variable contains the key of a provider or of the search engine.
     pub(crate) fn has_key_in(&self, variable: &str) -> bool {
         self.providers.has_key_in(variable) || self.web.has_key_in(variable)
+    }
+
+    /// Files of the project that are used only as the user trusted them.
+    pub(crate) fn pinned_files(&self) -> PinnedFiles {
+        self.project.as_ref().map(TrustedProject::pinned).unwrap_or_default()
     }
 
     /// Folders that are searched for agents.

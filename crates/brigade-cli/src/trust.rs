@@ -9,6 +9,9 @@ mod trust_store;
 
 use std::path::{Path, PathBuf};
 
+use brigade::pinned_files::PinnedFiles;
+use brigade_core::Hash;
+
 use crate::error::CliError;
 use crate::output;
 use crate::sanitize;
@@ -26,6 +29,18 @@ pub(crate) struct TrustedProject {
     /// Files as they were when their hash was checked. Reading from here returns what was trusted, even if the folder
     /// is being changed at the same time.
     pub(crate) files: ProjectFiles,
+}
+
+impl TrustedProject {
+    /// Content with which agents and skills of the project are used, also if they are read again.
+    pub(crate) fn pinned(&self) -> PinnedFiles {
+        let directories = files::covered_dirs().map(|directory| self.root.join(directory)).collect();
+        let contents = self.files.iter().filter_map(|(path, content)| match content {
+            FileContent::File(bytes) => Some((self.root.join(path), Hash::of(bytes))),
+            FileContent::Link(_) | FileContent::Other(_) => None,
+        });
+        PinnedFiles::new(directories, contents)
+    }
 }
 
 /// Trust in the files of a project.

@@ -174,14 +174,15 @@ pub fn covered_dirs() -> impl Iterator<Item = &'static str> {
     [BRIGADE_DIR].into_iter().chain(SKILL_DIRS).chain(AGENT_DIRS)
 }
 
-/// Files of a project that programs act upon, without those of git.
-pub fn acted_upon() -> impl Iterator<Item = &'static str> {
-    covered_dirs().chain(TOOL_SETTINGS).chain(INSTRUCTION_FILES).chain([MCP_FILE])
+/// Settings of a project that programs act upon, without those of git.
+pub fn settings() -> impl Iterator<Item = &'static str> {
+    covered_dirs().chain(TOOL_SETTINGS).chain([MCP_FILE])
 }
 
-/// Files of a project that only few programs act upon.
-pub fn rarely_acted_upon() -> impl Iterator<Item = &'static str> {
-    RARE_TOOL_SETTINGS.into_iter().chain(FOREIGN_INSTRUCTION_FILES)
+/// Settings and instruction files of a project, without those of git.
+pub fn acted_upon() -> impl Iterator<Item = &'static str> {
+    let instructions = INSTRUCTION_FILES.into_iter().chain(FOREIGN_INSTRUCTION_FILES);
+    settings().chain(RARE_TOOL_SETTINGS).chain(instructions)
 }
 
 /// Whether a file contains secrets, as far as its name tells.
@@ -230,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_file_that_is_acted_upon_is_listed_once() {
-        let mut all: Vec<&str> = acted_upon().chain(rarely_acted_upon()).collect();
+        let mut all: Vec<&str> = acted_upon().collect();
         let count = all.len();
         all.sort_unstable();
         all.dedup();

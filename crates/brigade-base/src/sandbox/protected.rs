@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use brigade_core::project_files::{self, GIT_CONTROL, HOME_FILES};
+use brigade_core::project_files::{self, GIT_CONTROL, HOME_FILES, INSTRUCTION_FILES};
 
 /// Protected paths of a workspace, whether or not they exist.
 pub(super) fn in_workspace(workspace: &Path) -> impl Iterator<Item = PathBuf> {
-    let own: Vec<PathBuf> = project_files::acted_upon().map(|name| workspace.join(name)).collect();
+    let names = project_files::settings().chain(INSTRUCTION_FILES);
+    let own: Vec<PathBuf> = names.map(|name| workspace.join(name)).collect();
     own.into_iter().chain(git_files(&workspace.join(".git")))
 }
 

@@ -144,7 +144,7 @@ pub(super) fn is_protected_root(path: &str) -> bool {
         let is_component = start == 0 || bytes.get(start - 1) == Some(&b'/');
         is_component && bytes.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(name.as_bytes()))
     };
-    lists::acted_upon().chain(lists::rarely_acted_upon()).any(is)
+    lists::acted_upon().any(is)
 }
 
 /// Parts of a path with secrets. In the home directory these are also directories of credentials.
