@@ -12,12 +12,10 @@ const MODES: [&str; 4] = ["plan", "ask", "edit", "auto"];
 const OFF: [&str; 2] = ["--set", "sandbox.mode=off"];
 const ON: [&str; 4] = ["--set", "sandbox.mode=workspace", "--mode", "auto"];
 
-/// Script of one agent that makes these calls, one after the other, and repeats all results.
+/// Script of one agent that makes these calls in one turn, and repeats all results.
 fn calls(calls: &[(&str, Value)]) -> Script {
-    let count = calls.len();
-    let results: Vec<String> = (0..count).map(|index| format!("{{result:{index}}}")).collect();
-    let turns = calls.iter().map(|(tool, arguments)| call(*tool, arguments.clone()));
-    Script::new().turns(turns.chain([reply(&results.join("\n"))]))
+    let turn = calls.iter().fold(reply(""), |turn, (tool, arguments)| turn.call(tool, arguments.clone()));
+    Script::new().turns([turn, reply("{results}")])
 }
 
 /// Makes one call and returns what the model sees.
@@ -145,8 +143,12 @@ fn user_approves_a_protected_file_once_or_by_a_rule_that_names_it() {
         ("write_file", json!({ "path": "AGENTS.md", "content": "two" })),
     ];
     let wait = ["--set", "permissions.questions=wait", "--mode", "auto", "--set", "sandbox.mode=off"];
+    let sequence = || {
+        let turns = edits.iter().map(|(tool, arguments)| call(tool, arguments.clone()));
+        Script::new().turns(turns.chain([reply("{results}")]))
+    };
     for (answer, questions) in [("yes", 2), ("always", 1)] {
-        let mut running = BackgroundRun::start(&home, calls(&edits), &wait);
+        let mut running = BackgroundRun::start(&home, sequence(), &wait);
         for _ in 0..questions {
             let asked = running.wait_for("asked");
             assert!(asked.to_string().contains("AGENTS.md is an instruction file for agents"), "{asked}");
@@ -157,7 +159,7 @@ fn user_approves_a_protected_file_once_or_by_a_rule_that_names_it() {
         fs::remove_file(home.work().join("AGENTS.md")).unwrap();
     }
     // A rule that does not name the file answers no further question.
-    let mut running = BackgroundRun::start(&home, calls(&edits), &wait);
+    let mut running = BackgroundRun::start(&home, sequence(), &wait);
     running.wait_for("asked");
     let wide = home.brigade(&["answer", &running.session, "always", "write_file"]);
     if wide.code == 0 {
@@ -178,22 +180,26 @@ fn links_and_renamed_directories_do_not_lift_a_protection() {
     symlink(".git", home.work().join("g")).unwrap();
     symlink(".claude", home.work().join("c")).unwrap();
     symlink(".env", home.work().join("vars")).unwrap();
-    let rename = (
-        "shell",
-        json!({ "command": "mv .claude plain && ln -s plain .claude && mkdir x && mv plain x/.claude" }),
-    );
-    let all = [
+    let links = [
         ("write_file", json!({ "path": "notes", "content": "written" })),
         ("write_file", json!({ "path": "g/hooks/post-commit", "content": "written" })),
         ("write_file", json!({ "path": "g/hooks/new", "content": "written" })),
         ("write_file", json!({ "path": "c/settings.json", "content": "written" })),
         ("read_file", json!({ "path": "vars" })),
-        rename,
+    ];
+    let auto = [&OFF[..], &["--mode", "auto"]].concat();
+    let output = home.run(calls(&links), &auto).exits_with(0).stdout.clone();
+    assert_eq!(output.matches("resolves to").count(), 5, "{output}");
+    fs::create_dir(home.work().join("x")).unwrap();
+    fs::rename(home.work().join(".claude"), home.work().join("x/.claude")).unwrap();
+    symlink("x", home.work().join("y")).unwrap();
+    let renamed = [
         ("write_file", json!({ "path": "x/.claude/settings.json", "content": "written" })),
         ("write_file", json!({ "path": "x/../x/.claude/new.json", "content": "written" })),
+        ("write_file", json!({ "path": "y/.claude/new.json", "content": "written" })),
     ];
-    let done = home.run(calls(&all), &[&OFF[..], &["--mode", "auto"]].concat());
-    let output = &done.exits_with(0).stdout;
+    let more = home.run(calls(&renamed), &auto).exits_with(0).stdout.clone();
+    assert_eq!(more.matches(".claude can name programs to run").count(), 3, "{more}");
     assert!(!output.contains("CANARY"), "{output}");
     assert!(output.contains("`notes` resolves to `AGENTS.md`: AGENTS.md is an instruction file"), "{output}");
     for kept in ["AGENTS.md", ".git/hooks/post-commit", "x/.claude/settings.json"] {
@@ -300,17 +306,26 @@ fn own_files_in_the_workspace_are_refused_after_they_were_moved() {
             ("read_file", json!({ "path": "data/logins/token" })),
             ("grep", json!({ "pattern": "CANARY" })),
             ("write_file", json!({ "path": "data/config.toml", "content": "x" })),
-            // The open store does not mind.
-            ("shell", json!({ "command": "mv data moved && ln -s moved data" })),
+        ]),
+        &[],
+    );
+    assert!(!output.contains("CANARY"), "{output}");
+    assert_eq!(output.matches("Brigade's own files").count(), 2, "{output}");
+    fs::rename(&data, home.work().join("moved")).unwrap();
+    symlink("moved", &data).unwrap();
+    let output = run(
+        calls(&[
             ("read_file", json!({ "path": "moved/logins/token" })),
-            ("write_file", json!({ "path": "moved/config.toml", "content": "x" })),
+            ("read_file", json!({ "path": "data/logins/token" })),
+            ("grep", json!({ "pattern": "CANARY" })),
+            ("write_file", json!({ "path": "moved/logins/new", "content": "x" })),
             ("list_dir", json!({ "path": "moved" })),
         ]),
         &[],
     );
     assert!(!output.contains("CANARY"), "{output}");
-    assert_eq!(output.matches("Brigade's own files").count(), 5, "{output}");
-    assert!(!home.work().join("moved/config.toml").exists(), "{output}");
+    assert_eq!(output.matches("Brigade's own files").count(), 4, "{output}");
+    assert!(!home.work().join("moved/logins/new").exists(), "{output}");
 }
 
 #[test]
@@ -337,7 +352,7 @@ fn commands_create_nested_projects_and_do_not_change_existing_ones() {
                    echo created > new/.mcp.json && git init -q new/repo && cat new/AGENTS.md";
     let done = home.run(calls(&[("shell", json!({ "command": command }))]), &ON);
     let output = &done.exits_with(0).stdout;
-    assert!(output.ends_with("created\n"), "{output}");
+    assert!(output.contains("\ncreated\n"), "{output}");
     for file in ["sub/AGENTS.md", "sub/.brigade/config.toml", "sub/.github/agents/a.md", "sub/.mcp.json"] {
         assert_eq!(fs::read_to_string(home.work().join(file)).unwrap(), "kept", "{output}");
     }
@@ -362,18 +377,16 @@ fn files_of_a_trusted_project_are_used_only_unchanged() {
             .agent(
                 "lead",
                 [
-                    call("skill", file.clone()),
                     call("shell", json!({ "command": change })),
-                    call("skill", file.clone()),
-                    call("subagent_dispatch", task.clone()),
-                    reply("{result:0} {result:2} {result:3}"),
+                    call("skill", file.clone()).call("subagent_dispatch", task.clone()),
+                    reply("{results}"),
                 ],
             )
             .reply("I helped");
         home.run(script, &[&OFF[..], &["--mode", "auto"]].concat()).exits_with(0).stdout.clone()
     };
     let output = run("true");
-    assert!(output.contains("I helped") && output.matches("Trusted.").count() == 2, "{output}");
+    assert!(output.contains("I helped") && output.contains("Trusted."), "{output}");
     let output =
         run("echo Changed. >> .brigade/agents/helper.md; echo Changed. >> .brigade/skills/tea/more.md");
     assert!(!output.contains("I helped") && !output.contains("Changed."), "{output}");
