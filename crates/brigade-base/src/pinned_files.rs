@@ -24,7 +24,7 @@ impl PinnedFiles {
         PinnedFiles { directories: directories.into(), files: Arc::new(files.into_iter().collect()) }
     }
 
-    /// Checks the content of a file. `None` stands for content that is too large to have a hash.
+    /// Checks the content of a file. `None` means content that is too large to have a hash.
     pub fn check(&self, path: &Path, content: Option<Hash>) -> Result<(), ChangedFile> {
         let is_free = !self.directories.iter().any(|directory| path.starts_with(directory));
         let is_same = || content.is_some() && self.files.get(path).copied() == content;

@@ -58,6 +58,8 @@ pub struct Files {
     permissions: Arc<Permissions>,
     paths: Arc<BTreeSet<String>>,
     guard: Arc<FileGuard>,
+    /// Paths that the permission check has seen, relative to the root. Without it, the caller has checked all paths.
+    checked: Option<Arc<BTreeSet<String>>>,
 }
 
 /// File that is open for reading.
@@ -95,13 +97,21 @@ impl Files {
             lexical.map_or(path, |folder| folder.to_string_lossy().into_owned())
         };
         let paths = Arc::new(paths.into_iter().map(folder).collect());
-        Files { workspace, permissions, paths, guard: Arc::default() }
+        Files { workspace, permissions, paths, guard: Arc::default(), checked: None }
     }
 
     /// Refuses the files that the guard refuses.
     #[must_use]
     pub fn guarded(self, guard: Arc<FileGuard>) -> Files {
         Files { guard, ..self }
+    }
+
+    /// Restricts access to protected files to those that a call names. The rules were applied to these paths only.
+    #[must_use]
+    pub fn for_call<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Files {
+        let requested = paths.into_iter().filter_map(|path| self.workspace.parse_path(path).ok());
+        let checked = requested.map(|requested| requested.lexical).collect();
+        Files { checked: Some(Arc::new(checked)), ..self.clone() }
     }
 
     /// Protected paths that depend on the configuration and the place of the workspace.
@@ -250,6 +260,12 @@ impl Files {
                     real: escape_controls(path),
                     reason: protected.to_string(),
                 })
+            }
+            Verdict::Ask { reason: AskReason::Protected(protected) }
+                if self.checked.as_ref().is_some_and(|checked| !checked.contains(path)) =>
+            {
+                let (path, reason) = (requested.display.clone(), protected.to_string());
+                Err(FileError::ProtectedUndeclared { path, reason })
             }
             Verdict::Ask { reason: AskReason::Mode } if path != requested.lexical => {
                 Err(FileError::ModeAsksForRealPath {

@@ -77,6 +77,16 @@ pub enum FileError {
         /// Description of the protection.
         reason: String,
     },
+    /// The file is protected in every mode, and the call does not name it as the file that it accesses.
+    #[error(
+        "`{path}` is protected: {reason}. This tool cannot request approval for it. Use a file tool instead."
+    )]
+    ProtectedUndeclared {
+        /// Path as given.
+        path: String,
+        /// Description of the protection.
+        reason: String,
+    },
     /// The file belongs to the program itself.
     #[error(
         "`{path}` belongs to Brigade's own files, such as its configuration, sessions and logins. No agent may access \

@@ -115,6 +115,17 @@ impl Files {
         Ok(real)
     }
 
+    /// Returns the real path that a name leads to, relative to the workspace. The file need not exist. None if the name
+    /// leads out of the workspace.
+    pub fn real_path(&self, path: &str) -> Option<String> {
+        let requested = self.workspace.parse_path(path).ok()?;
+        let real = match self.workspace.resolve(&requested) {
+            Ok(found) => found.real,
+            Err(_) => self.resolve_new_file(&requested).ok()?,
+        };
+        real.to_str().map(str::to_owned)
+    }
+
     /// Resolves the path of a new file: its last existing folder and the missing components below it.
     fn resolve_new_file(&self, requested: &RequestedPath) -> Result<PathBuf, FileError> {
         if requested.path.as_os_str().as_bytes().ends_with(b"/.") {
