@@ -147,9 +147,9 @@ impl Driver {
             let action = confined(relative_to_root(*action, root), is_confined);
             let decision = self.decide(&action);
             // External agents access files themselves, and follow links.
-            let real = self.real_path(&action).map(|real| {
-                self.decide(&Action { subject: Subject::Path(&real), ..action })
-            });
+            let real = self
+                .real_path(&action)
+                .map(|real| self.decide(&Action { subject: Subject::Path(&real), ..action }));
             for decision in [decision].into_iter().chain(real) {
                 decided = Some(match decided.take() {
                     Some(before) => before.and(decision),
