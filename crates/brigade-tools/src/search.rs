@@ -86,7 +86,7 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
     let matcher = build_regex(&input.pattern, input.case_insensitive)?;
     let glob = input.glob.as_deref().map(|glob| file_glob(glob, AnyFolder::Yes)).transpose()?;
     let mut search = GrepSearch { matcher, searcher: build_searcher(), found: Vec::new(), full: false, stop };
-    let mut secrets = Vec::new();
+    let mut secrets = SkippedSecrets::default();
     let walked = files.walk(&input.path, stop, &mut |found| {
         let named = |glob: &GlobSet| glob.is_match(found.path) || glob.is_match(found.below);
         let wanted = found.kind() == EntryKind::File && glob.as_ref().is_none_or(named);
@@ -94,7 +94,7 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
             return ControlFlow::Continue(());
         }
         if !files.may_search(found.path) {
-            secrets.push(escape_controls(found.path));
+            secrets.add(found.path);
             return ControlFlow::Continue(());
         }
         // A file that was removed or may not be opened is skipped, as if it did not exist.
@@ -116,17 +116,32 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
         hit_limit = Some(WalkLimit::Time);
     }
     let full = search.full.then(|| format!("(only the first {MAX_MATCHES} matches; narrow the search)"));
-    Ok(ToolOutput::ok(render(search.found, full.into_iter().chain(skipped_secrets(&secrets)), hit_limit)))
+    Ok(ToolOutput::ok(render(search.found, full.into_iter().chain(secrets.note()), hit_limit)))
 }
 
-/// Note about files with secrets that were not searched.
-fn skipped_secrets(secrets: &[String]) -> Option<String> {
-    let named = secrets.iter().take(MAX_NAMED_SECRETS).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let more = match secrets.len().saturating_sub(MAX_NAMED_SECRETS) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    (!secrets.is_empty()).then(|| format!("(not searched, because they can contain secrets: {named}{more})"))
+/// Files with secrets that were not searched.
+#[derive(Default)]
+struct SkippedSecrets {
+    /// The first ones.
+    named: Vec<String>,
+    more: usize,
+}
+
+impl SkippedSecrets {
+    fn add(&mut self, path: &str) {
+        match self.named.len() < MAX_NAMED_SECRETS {
+            true => self.named.push(escape_controls(path)),
+            false => self.more += 1,
+        }
+    }
+
+    /// Note for the model, if there are any.
+    fn note(&self) -> Option<String> {
+        let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
+        let named = self.named.join(", ");
+        (!self.named.is_empty())
+            .then(|| format!("(not searched, because they can contain secrets: {named}{more})"))
+    }
 }
 
 fn build_regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutput> {

@@ -90,7 +90,21 @@ pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, 
             }
         }
     }
+    scan.protected = without_nested(scan.protected);
     Ok(scan)
+}
+
+/// Paths that are not below another one.
+fn without_nested(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        // In this order, what is below a path follows it directly.
+        if !kept.last().is_some_and(|above| path.starts_with(above)) {
+            kept.push(path);
+        }
+    }
+    kept
 }
 
 fn is_secret(name: &OsStr, path: &Path) -> bool {
@@ -195,7 +209,7 @@ mod tests {
         };
         let scan = scan(root.path(), &permissions).unwrap();
         assert_eq!(names(&root, &scan.hidden), ["secrets"]);
-        assert_eq!(names(&root, &scan.protected), ["docs/b", "src/generated", "src/generated/c"]);
+        assert_eq!(names(&root, &scan.protected), ["docs/b", "src/generated"]);
     }
 
     #[test]
@@ -223,13 +237,22 @@ mod tests {
             ("a/.github/agents/x.md", ""),
             ("a/.github/workflows/ci.yml", ""),
             ("a/.VSCODE/.env", ""),
+            ("b/.claude/agents/a.md", ""),
+            ("b/.claude/AGENTS.md", ""),
             ("node_modules/x/AGENTS.md", ""),
             ("src/main.rs", ""),
             ("CRUSH.md", ""),
         ]);
         let scan = scan(root.path(), &Permissions::default()).unwrap();
-        let expected =
-            ["CRUSH.md", "a/.VSCODE", "a/.brigade", "a/.github/agents", "a/AGENTS.md", "a/b/.mcp.json"];
+        let expected = [
+            "CRUSH.md",
+            "a/.VSCODE",
+            "a/.brigade",
+            "a/.github/agents",
+            "a/AGENTS.md",
+            "a/b/.mcp.json",
+            "b/.claude",
+        ];
         assert_eq!(names(&root, &scan.protected), expected);
         assert_eq!(names(&root, &scan.hidden), ["a/.VSCODE/.env"]);
     }

@@ -233,7 +233,7 @@ fn every_edit_asks_in_a_workspace_that_is_the_home_directory() {
     // Nothing asks in a project below it.
     let model = home.script(calls(&[("write_file", json!({ "path": "b.txt", "content": "written" }))]));
     let mut command = home.command(&["run", "--model", &model, "x", "--mode", "auto"]);
-    CommandResult::run(command.env("HOME", &parent.join("home"))).exits_with(0);
+    CommandResult::run(command.env("HOME", parent.join("home"))).exits_with(0);
     assert!(home.work().join("b.txt").exists());
 }
 
