@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use brigade_base::Secret;
+use brigade_base::pinned_files::PinnedFiles;
 use brigade_core::Agent;
 
 use crate::id::{id_of_folder, is_id};
@@ -97,8 +98,17 @@ impl Discovered {
 impl AgentCatalog {
     /// Loads the definitions of several folders with [`discover_all`], and returns the problems of the other files.
     pub fn from_folders(folders: &[impl AsRef<Path>]) -> (AgentCatalog, Vec<AgentProblem>) {
-        let found = discover_all(folders);
-        let mut catalog = AgentCatalog::new();
+        AgentCatalog::from_pinned_folders(folders, PinnedFiles::default())
+    }
+
+    /// Loads the definitions of several folders. Those in pinned directories are used only with their pinned content,
+    /// now and when they are loaded again.
+    pub fn from_pinned_folders(
+        folders: &[impl AsRef<Path>],
+        pinned: PinnedFiles,
+    ) -> (AgentCatalog, Vec<AgentProblem>) {
+        let found = discover_pinned(folders, &pinned);
+        let mut catalog = AgentCatalog { pinned, ..AgentCatalog::new() };
         for definition in found.definitions {
             catalog.files.insert(definition.agent.id.clone(), definition.file);
             catalog.agents.push(definition.agent);
@@ -117,7 +127,7 @@ impl AgentCatalog {
         if !file.exists() {
             return Err(LoadError::NotFound(id.to_owned()));
         }
-        find_by_id(read::read(file), id)
+        find_by_id(read::read(file, &self.pinned), id)
     }
 }
 
@@ -126,7 +136,7 @@ pub fn load(folder: &Path, id: &str) -> Result<AgentDefinition, LoadError> {
     for file_name in ["AGENT.md", "AGENTS.md"] {
         let file = folder.join(id).join(file_name);
         if is_id(id) && file.symlink_metadata().is_ok() && !has_other_folder(folder, id) {
-            return find_by_id(read::read(&file), id);
+            return find_by_id(read::read(&file, &PinnedFiles::default()), id);
         }
     }
     discover(folder).definition(id)
@@ -142,10 +152,14 @@ fn has_other_folder(folder: &Path, id: &str) -> bool {
 
 /// Finds all definitions beneath a folder. An invalid one is skipped and reported; a missing folder has none.
 pub fn discover(folder: &Path) -> Discovered {
+    discover_folder(folder, &PinnedFiles::default())
+}
+
+fn discover_folder(folder: &Path, pinned: &PinnedFiles) -> Discovered {
     let mut walk = AgentFileWalk::of(folder);
     let mut by_id: BTreeMap<String, Vec<AgentDefinition>> = BTreeMap::new();
     let mut problems = std::mem::take(&mut walk.problems);
-    for report in walk.files.iter().flat_map(|file| read::read(file)) {
+    for report in walk.files.iter().flat_map(|file| read::read(file, pinned)) {
         match report.outcome {
             Ok(definition) => by_id.entry(definition.agent.id.clone()).or_default().push(definition),
             Err(refusal) => problems.push(refusal.problem),
@@ -164,6 +178,10 @@ pub fn discover(folder: &Path) -> Discovered {
 /// Finds the definitions of several folders. If two have the same id, the first folder wins. Shadowed and unusable
 /// definitions are reported.
 pub fn discover_all(folders: &[impl AsRef<Path>]) -> Discovered {
+    discover_pinned(folders, &PinnedFiles::default())
+}
+
+fn discover_pinned(folders: &[impl AsRef<Path>], pinned: &PinnedFiles) -> Discovered {
     let mut problems = Vec::new();
     let mut searched = HashSet::new();
     let mut by_id: BTreeMap<String, AgentDefinition> = BTreeMap::new();
@@ -172,7 +190,7 @@ pub fn discover_all(folders: &[impl AsRef<Path>]) -> Discovered {
         if place.canonicalize().is_ok_and(|real| !searched.insert(real)) {
             continue;
         }
-        let here = discover(place);
+        let here = discover_folder(place, pinned);
         problems.extend(here.problems);
         for definition in here.definitions {
             match by_id.get(&definition.agent.id) {
@@ -187,10 +205,11 @@ pub fn discover_all(folders: &[impl AsRef<Path>]) -> Discovered {
 /// Reads a file, or every file beneath a folder, and reports on each key.
 pub fn lint(path: &Path) -> (Vec<FileReport>, Vec<AgentProblem>) {
     if !path.is_dir() {
-        return (read::read(path), Vec::new());
+        return (read::read(path, &PinnedFiles::default()), Vec::new());
     }
     let walk = AgentFileWalk::of(path);
-    let reports: Vec<FileReport> = walk.files.iter().flat_map(|file| read::read(file)).collect();
+    let unpinned = PinnedFiles::default();
+    let reports: Vec<FileReport> = walk.files.iter().flat_map(|file| read::read(file, &unpinned)).collect();
     let mut problems = walk.problems;
     let mut by_id: BTreeMap<&str, Vec<&AgentDefinition>> = BTreeMap::new();
     for definition in reports.iter().filter_map(|report| report.outcome.as_ref().ok()) {

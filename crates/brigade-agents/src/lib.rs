@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use brigade_base::Secret;
+#[cfg(feature = "files")]
+use brigade_base::pinned_files::PinnedFiles;
 use brigade_core::Agent;
 
 #[cfg(feature = "files")]
@@ -43,6 +45,9 @@ pub struct AgentCatalog {
     agents: Vec<Agent>,
     #[cfg(feature = "files")]
     files: BTreeMap<String, PathBuf>,
+    /// Content of the files that are used only unchanged.
+    #[cfg(feature = "files")]
+    pinned: PinnedFiles,
 }
 
 impl AgentCatalog {

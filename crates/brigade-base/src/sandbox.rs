@@ -3,6 +3,7 @@
 mod connections;
 mod host_decider;
 mod network;
+mod places;
 mod protected;
 mod proxy;
 mod scan;
@@ -44,6 +45,8 @@ pub struct SandboxSettings {
     pub home: Option<PathBuf>,
     /// Directories and files of the program itself, which are hidden.
     pub private: Vec<PathBuf>,
+    /// Files and directories that the configuration names, such as those of agents. Commands cannot write them.
+    pub protected: Vec<PathBuf>,
     /// Directory in which each tree gets a directory for its `/tmp`.
     pub temporary: Option<PathBuf>,
 }
@@ -148,6 +151,7 @@ impl SandboxSettings {
         let home = self.home.as_deref();
         let hidden =
             home.into_iter().flat_map(secrets::in_home).chain(scan.hidden).chain(self.private.clone());
+        let hidden = places::with_other_names(hidden.collect(), workspace, &self.private)?;
         let stays_hidden = |path: &PathBuf| {
             // Brigade's own files stay hidden, even if `read` lists them.
             let is_granted = self.read.iter().any(|read| path.starts_with(read));
@@ -158,6 +162,7 @@ impl SandboxSettings {
             .chain(instructions)
             .chain(home.into_iter().flat_map(protected::in_home))
             .chain(scan.protected)
+            .chain(self.protected.iter().cloned())
             .filter(|path| !granted.contains(path));
         let mut discarded = existing(self.caches());
         discarded.retain(|cache| {
@@ -186,7 +191,7 @@ impl SandboxSettings {
                     .chain(missing_instructions)
                     .filter(|path| !granted.contains(path)),
             ),
-            hidden: os_strings(hidden.filter(stays_hidden)),
+            hidden: os_strings(hidden.into_iter().filter(stays_hidden)),
             writable: os_strings(writable.into_iter()),
             visible: os_strings(
                 existing([workspace.to_path_buf()].into_iter().chain(self.read.clone())).into_iter(),

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use brigade::project_files::SKILL_DIRS;
 use brigade::skills::SkillProblem;
 use brigade::{Skills, Store};
 use brigade_core::text::truncate_bytes;
 
 use crate::error::CliError;
 use crate::output;
-use crate::settings::{OTHER_SKILL_DIRS, Settings};
+use crate::settings::Settings;
 use crate::summary::shell_quoted;
 use crate::trust::instructions::{self, FILE_NAMES, InstructionFile, InstructionLookup};
 use crate::trust::{Acceptance, TrustStore};
@@ -43,13 +44,13 @@ pub(crate) fn skills(settings: &Settings) -> Skills {
 pub(crate) fn discover_skills(settings: &Settings) -> (Skills, Vec<SkillProblem>) {
     let mut folders = project_skill_folders(settings);
     folders.extend(settings.skills.iter().cloned());
-    Skills::discover(&folders)
+    Skills::discover_pinned(&folders, &settings.pinned_files())
 }
 
 /// Skill folders of a project. A skill instructs agents, so only a trusted project has any.
 fn project_skill_folders(settings: &Settings) -> Vec<PathBuf> {
     let Some(project) = &settings.project else { return Vec::new() };
-    let names = [PROJECT_SKILLS].into_iter().chain(OTHER_SKILL_DIRS);
+    let names = [PROJECT_SKILLS].into_iter().chain(SKILL_DIRS);
     names.map(|name| project.root.join(name)).filter(|folder| folder.is_dir()).collect()
 }
 

@@ -27,6 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::model::PriceList;
+use brigade::pinned_files::PinnedFiles;
+use brigade::project_files::SKILL_DIRS;
 use brigade::sandbox::{SandboxMode, SandboxSettings};
 use brigade::{ApprovalPolicy, Limits, ModeOrigin};
 use brigade_core::Budget;
@@ -60,8 +62,6 @@ pub(crate) use web::Web;
 
 /// Prefix of scripted models, which are read from a file.
 pub(crate) const SCRIPT_PREFIX: &str = "script:";
-/// Folders in which other programs keep skills, in a project and in the home folder.
-pub(crate) const OTHER_SKILL_DIRS: [&str; 2] = [".claude/skills", ".agents/skills"];
 /// Sections of the user's configuration that `eval` uses.
 const EVAL_SECTIONS: [&str; 3] = ["model", "providers", "prices"];
 /// Built-in agent.
@@ -306,7 +306,7 @@ impl Settings {
         acp::check_names(&delegation_styles, &acp)?;
         let skills = skill_paths.iter().map(|path| environment.absolute(Path::new(path)));
         let other_dirs =
-            environment.home().into_iter().flat_map(|home| OTHER_SKILL_DIRS.map(|name| home.join(name)));
+            environment.home().into_iter().flat_map(|home| SKILL_DIRS.map(|name| home.join(name)));
         let user_dirs = Some(paths.skills).into_iter().chain(other_dirs).filter(|folder| folder.is_dir());
         let skills = skills.chain(user_dirs).collect();
         let (store, store_origin) = match (&global.store, store.as_deref()) {
@@ -316,7 +316,12 @@ impl Settings {
                 (StoreAddress::parse(Path::new(address), &environment)?, StoreOrigin::Named)
             }
         };
-        let sandbox = sandbox.resolve(&environment, private_paths(&environment, &store));
+        let agent_folders = AgentFolders::of(&environment, &agent_paths);
+        let sandbox = sandbox.resolve(
+            &environment,
+            private_paths(&environment, &store),
+            configured_paths(&environment, &agent_folders, &skill_paths),
+        );
         let providers = Providers::resolve(providers)?;
         let (mut limits, shell_timeout) = limits.resolve();
         // The timeout of the provider ends a call first, and its error names the setting.
@@ -352,7 +357,7 @@ impl Settings {
             memory: has_memory.then_some(paths.memory),
             logins: paths.logins,
             instructions: Instructions::Project,
-            agent_folders: AgentFolders::of(&environment, &agent_paths),
+            agent_folders,
             layers,
             config_file: paths.config,
             environment,
@@ -386,6 +391,11 @@ impl Settings {
         self.providers.has_key_in(variable) || self.web.has_key_in(variable)
     }
 
+    /// Files of the project that are used only as the user trusted them.
+    pub(crate) fn pinned_files(&self) -> PinnedFiles {
+        self.project.as_ref().map(TrustedProject::pinned).unwrap_or_default()
+    }
+
     /// Folders that are searched for agents.
     pub(crate) fn agent_dirs(&self) -> Vec<PathBuf> {
         let project = self.project.as_ref().map(|project| project.root.as_path());
@@ -403,6 +413,12 @@ fn private_paths(environment: &Environment, store: &StoreAddress) -> Vec<PathBuf
     };
     let stores = ["", "-wal", "-shm", "-journal", ".lock", ".waiting"].map(beside);
     environment.config_folder().into_iter().chain(environment.data_folder()).chain(stores).collect()
+}
+
+/// Agents and skills that the configuration names, and this program.
+fn configured_paths(environment: &Environment, agents: &AgentFolders, skills: &[String]) -> Vec<PathBuf> {
+    let skills = skills.iter().map(|path| environment.absolute(Path::new(path)));
+    agents.paths.iter().cloned().chain(skills).chain(std::env::current_exe()).collect()
 }
 
 /// Default paths of the configuration and the data.

@@ -294,7 +294,8 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
 
 /// Loads the agent definitions. Unusable files are reported and skipped.
 fn agents(settings: &Settings) -> AgentCatalog {
-    let (catalogue, mut problems) = AgentCatalog::from_folders(&settings.agent_dirs());
+    let pinned = settings.pinned_files();
+    let (catalogue, mut problems) = AgentCatalog::from_pinned_folders(&settings.agent_dirs(), pinned);
     problems.retain(|problem| problem.kind != ProblemKind::Shadowed);
     for problem in problems.iter().take(MAX_SHOWN_PROBLEMS) {
         output::note(&format!("warning: {problem}"));

@@ -9,6 +9,8 @@ mod trust_store;
 
 use std::path::{Path, PathBuf};
 
+use brigade::pinned_files::PinnedFiles;
+use brigade_core::Hash;
 use brigade_sandbox::is_placeholder;
 
 use crate::error::CliError;
@@ -17,8 +19,6 @@ use crate::sanitize;
 use crate::settings::Environment;
 use crate::summary::shell_quoted;
 
-#[cfg(test)]
-pub(crate) use files::COVERED_DIRS;
 pub(crate) use files::{FileContent, MCP_FILE, ProjectFiles, ScanError};
 pub(crate) use trust_store::{Acceptance, TrustEntry, TrustStore};
 
@@ -30,6 +30,18 @@ pub(crate) struct TrustedProject {
     /// Files as they were when their hash was checked. Reading from here returns what was trusted, even if the folder
     /// is being changed at the same time.
     pub(crate) files: ProjectFiles,
+}
+
+impl TrustedProject {
+    /// Content with which agents and skills of the project are used, also if they are read again.
+    pub(crate) fn pinned(&self) -> PinnedFiles {
+        let directories = files::covered_dirs().map(|directory| self.root.join(directory)).collect();
+        let contents = self.files.iter().filter_map(|(path, content)| match content {
+            FileContent::File(bytes) => Some((self.root.join(path), Hash::of(bytes))),
+            FileContent::Link(_) | FileContent::Other(_) => None,
+        });
+        PinnedFiles::new(directories, contents)
+    }
 }
 
 /// Trust in the files of a project.
@@ -82,7 +94,7 @@ pub(crate) fn find(environment: &Environment, folder: &Path) -> Option<PathBuf> 
 fn is_project(folder: &Path) -> bool {
     let has_servers = folder.join(MCP_FILE).symlink_metadata().is_ok_and(|metadata| metadata.is_file());
     // A symbolic link does not make a folder a project.
-    has_servers || files::COVERED_DIRS.iter().any(|mark| has_real_dir(folder, mark))
+    has_servers || files::covered_dirs().any(|mark| has_real_dir(folder, mark))
 }
 
 /// Whether a folder contains this folder without a symbolic link in its path.

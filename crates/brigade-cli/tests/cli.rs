@@ -32,6 +32,7 @@ mod models;
 mod notify;
 mod output_formats;
 mod prices;
+mod protected_files;
 mod proxy;
 mod read_only;
 mod redaction;

@@ -19,6 +19,7 @@ pub mod message;
 pub mod money;
 pub mod network;
 pub mod permission;
+pub mod project_files;
 pub mod remote_context;
 pub mod sandbox;
 pub mod seen;

@@ -12,6 +12,7 @@
 mod host;
 mod lexer;
 mod path;
+mod protected;
 mod rule;
 mod shell;
 #[cfg(test)]
@@ -24,8 +25,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool_names::{self, Specifier};
 
+pub use protected::{Protected, ProtectedKind, ProtectedPaths};
 pub use rule::{Rule, RuleError};
 
+use protected::{FileAccess, Protection};
 use rule::Matcher;
 
 /// Permission mode: what an agent may do without approval, ordered from narrow to wide.
@@ -141,14 +144,35 @@ pub enum Verdict {
     Allow,
     /// The call requires approval.
     Ask {
-        /// `ask` rule that matched, or `deny` rule that could not be decided; none if the mode requires approval.
-        rule: Option<Rule>,
+        /// Reason why approval is required.
+        reason: AskReason,
     },
     /// The call may not run.
     Deny {
         /// Rule or mode that forbids the call, in a text for the model and the user.
         reason: String,
     },
+}
+
+/// Reason why a call requires approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AskReason {
+    /// The mode requires it.
+    Mode,
+    /// `ask` rule that matched, or `deny` rule that could not be decided.
+    Rule(Rule),
+    /// The file is protected in every mode. Only a rule that names it allows the call.
+    Protected(Protected),
+}
+
+impl fmt::Display for AskReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AskReason::Mode => f.write_str("this mode requires approval"),
+            AskReason::Rule(rule) => write!(f, "the rule `{rule}` requires approval"),
+            AskReason::Protected(protected) => protected.fmt(f),
+        }
+    }
 }
 
 /// Whether a rule applies to a call; ordered, so that the widest of several results is their maximum.
@@ -199,6 +223,12 @@ impl Permissions {
     /// Decides on one call of a session in which the user has permanently allowed some calls. These rules replace
     /// approvals, except if a `deny` rule may apply.
     pub fn check_with(&self, always: &[Rule], action: &Action<'_>) -> Verdict {
+        self.check_in(&ProtectedPaths::default(), always, action)
+    }
+
+    /// Decides on one call in a workspace with these protected paths. Access to a protected file requires approval in
+    /// every mode, unless an `allow` rule names the file.
+    pub fn check_in(&self, place: &ProtectedPaths, always: &[Rule], action: &Action<'_>) -> Verdict {
         let target = PreparedSubject::of(action.subject);
         let denies = || self.deny.iter().map(|rule| (binds(rule, action, &target), rule));
         if let Some((_, rule)) =
@@ -209,20 +239,33 @@ impl Permissions {
         if self.mode == Mode::Plan && !matches!(action.kind, ActionKind::Pure | ActionKind::Discarded) {
             return Verdict::Deny { reason: plan_reason(action.tool) };
         }
+        let protection = protection(action.kind, &target, place);
+        if matches!(protection, Protection::Refused) {
+            return Verdict::Deny { reason: GIT_REASON.to_owned() };
+        }
+        let is_allowed = |rules: &[Rule]| is_allowed(rules, action, &target, &protection);
         let may_be_free = action.kind != ActionKind::Unconfined;
         let doubts = denies().any(|(found, _)| found != Match::No);
-        if may_be_free && !doubts && is_allowed(always, action, &target) {
+        if may_be_free && !doubts && is_allowed(always) {
             return Verdict::Allow;
         }
         let asks = self.ask.iter().map(|rule| (binds(rule, action, &target), rule));
         let doubt = denies().chain(asks).filter(|(found, _)| *found != Match::No).map(|(_, rule)| rule).min();
         if let Some(rule) = doubt {
-            return Verdict::Ask { rule: Some(rule.clone()) };
+            return Verdict::Ask { reason: AskReason::Rule(rule.clone()) };
         }
-        if may_be_free && (self.is_free(action.kind, &target) || is_allowed(&self.allow, action, &target)) {
+        if may_be_free && is_allowed(&self.allow) {
             return Verdict::Allow;
         }
-        Verdict::Ask { rule: None }
+        if let PreparedSubject::Path(path) = &target
+            && let Some(protected) = protection.reason(path)
+        {
+            return Verdict::Ask { reason: AskReason::Protected(protected) };
+        }
+        match may_be_free && self.is_free(action.kind, &target) {
+            true => Verdict::Allow,
+            false => Verdict::Ask { reason: AskReason::Mode },
+        }
     }
 
     /// Whether a `deny` rule forbids every call of a tool.
@@ -234,6 +277,12 @@ impl Permissions {
     /// exactly this: a command line of several parts or with expansions, a folder, or a call that a `deny` rule may
     /// apply to. For a tool whose calls have neither path, command nor host, the rule covers every call.
     pub fn exact_rule(&self, action: &Action<'_>) -> Option<Rule> {
+        self.exact_rule_in(&ProtectedPaths::default(), action)
+    }
+
+    /// Returns the rule with which the user can permanently allow this exact call in a workspace with these protected
+    /// paths.
+    pub fn exact_rule_in(&self, place: &ProtectedPaths, action: &Action<'_>) -> Option<Rule> {
         let target = PreparedSubject::of(action.subject);
         let is_denied = || self.deny.iter().any(|rule| binds(rule, action, &target) != Match::No);
         if action.kind == ActionKind::Unconfined || is_denied() {
@@ -251,7 +300,8 @@ impl Permissions {
             Matcher::Host(rule) => rule.is_exact(),
             Matcher::Other => false,
         };
-        (is_exact && is_allowed(std::slice::from_ref(&rule), action, &target)).then_some(rule)
+        let protection = protection(action.kind, &target, place);
+        (is_exact && is_allowed(std::slice::from_ref(&rule), action, &target, &protection)).then_some(rule)
     }
 
     /// Whether a tool that visits many files may show this one: false if a `deny` or `ask` rule with a path on
@@ -264,6 +314,16 @@ impl Permissions {
             }
             _ => false,
         })
+    }
+
+    /// Whether an `allow` rule on `read_file` names this file with secrets. Then all tools and commands may read it.
+    pub fn grants_secret(&self, place: &ProtectedPaths, path: &str) -> bool {
+        let target = PreparedSubject::of(Subject::Path(path));
+        let action = Action { tool: READ_TOOL, kind: ActionKind::Pure, subject: Subject::Path(path) };
+        match protection(action.kind, &target, place) {
+            Protection::None => true,
+            protection => is_allowed(&self.allow, &action, &target, &protection),
+        }
     }
 
     /// Whether a command may change this file: false if a `deny` or `ask` rule with a path on a tool that edits files
@@ -299,7 +359,42 @@ impl Permissions {
     }
 }
 
-fn is_allowed(rules: &[Rule], action: &Action<'_>, target: &PreparedSubject) -> bool {
+/// Protection of the subject of a call.
+fn protection(kind: ActionKind, target: &PreparedSubject, place: &ProtectedPaths) -> Protection {
+    let access = if kind == ActionKind::Pure { FileAccess::Read } else { FileAccess::Write };
+    match target {
+        PreparedSubject::Path(path) => Protection::of(path, access, place),
+        PreparedSubject::Nothing | PreparedSubject::Command(_) | PreparedSubject::Host(_) => Protection::None,
+    }
+}
+
+/// Whether a file or directory of a workspace is one that programs act upon at any depth. The path is relative, without `.`
+/// and `..`.
+pub fn is_acted_upon(path: &str) -> bool {
+    protected::is_protected_root(path)
+}
+
+/// Whether `allow` rules cover a call. Only rules that name a protected file count for it.
+fn is_allowed(
+    rules: &[Rule],
+    action: &Action<'_>,
+    target: &PreparedSubject,
+    protection: &Protection,
+) -> bool {
+    let reads = action.kind == ActionKind::Pure;
+    if let Protection::Ask(_) = protection {
+        // A secret that may be read may be read by every tool.
+        let mut rules = rules
+            .iter()
+            .filter(|rule| rule.names(action.tool) || (reads && rule.tool() == READ_TOOL))
+            .map(|rule| rule.matcher(target));
+        return rules.any(|matcher| match (matcher, target) {
+            (Matcher::Path(glob), PreparedSubject::Path(path)) => {
+                glob.allows(path) && protection.is_named_by(glob, path)
+            }
+            _ => false,
+        });
+    }
     let rules = || rules.iter().filter(|rule| rule.names(action.tool)).map(|rule| rule.matcher(target));
     rules().any(|matcher| match (matcher, target) {
         (Matcher::Any, _) => true,
@@ -314,6 +409,9 @@ fn is_allowed(rules: &[Rule], action: &Action<'_>, target: &PreparedSubject) -> 
         _ => false,
     }
 }
+
+/// Reason why a file below `.git` is not written.
+const GIT_REASON: &str = "file tools never write below `.git`, except to its configuration and hooks";
 
 const READ_TOOL: &str = "read_file";
 const WRITE_TOOLS: [&str; 2] = ["write_file", "edit_file"];

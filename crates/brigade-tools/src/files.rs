@@ -3,13 +3,15 @@
 //! Two questions are settled here for every tool. *Where does this path lead?* is answered by the kernel, see
 //! [`Workspace`]. *May this agent access it?* is answered by the rules and folders of its authority, for the
 //! requested name and for the real path: a link `notes -> .env` is as forbidden as `.env`. After the check the file
-//! is opened by the checked name, without following links, so that nothing can change in between.
+//! is opened by the checked name, without following links, so that nothing can change in between. The program's own
+//! files are recognised by device and inode while they are opened, see [`FileGuard`].
 //!
 //! Limitation: a second hard link to a file is another name of it, and rules compare names.
 
 mod beneath;
 mod blocking;
 mod error;
+mod guard;
 mod lines;
 mod list;
 mod replace;
@@ -21,21 +23,27 @@ mod workspace;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brigade_core::permission::{Action, ActionKind, Permissions, Subject, Verdict};
+use brigade_core::permission::{
+    Action, ActionKind, AskReason, Permissions, ProtectedPaths, Subject, Verdict,
+};
 use brigade_core::{Extent, Hash, SeenFile};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 pub(super) use blocking::{StopSignal, blocking};
 pub use error::FileError;
+pub use guard::FileGuard;
 pub(super) use lines::{Lines, Rest};
 pub(super) use list::{EntryKind, WalkLimit};
 pub(super) use replace::EditTarget;
 pub use workspace::{Workspace, escape_controls};
 
-use beneath::READ_FLAGS;
+use beneath::{INSPECT_FLAGS, READ_FLAGS, Symlinks};
+use guard::GuardCheck;
 use workspace::{CheckedPath, RequestedPath, require_regular};
 
 /// Maximum size of a file to edit; its whole content is held in memory.
@@ -52,6 +60,9 @@ pub struct Files {
     paths: Arc<BTreeSet<String>>,
     /// Directory that commands see as `/tmp`.
     temporary: Option<Arc<Path>>,
+    guard: Arc<FileGuard>,
+    /// Paths that the permission check has seen, relative to the root. Without it, the caller has checked all paths.
+    checked: Option<Arc<BTreeSet<String>>>,
 }
 
 /// File that is open for reading.
@@ -89,7 +100,26 @@ impl Files {
             lexical.map_or(path, |folder| folder.to_string_lossy().into_owned())
         };
         let paths = Arc::new(paths.into_iter().map(folder).collect());
-        Files { workspace, permissions, paths, temporary: None }
+        Files { workspace, permissions, paths, guard: Arc::default(), checked: None, temporary: None }
+    }
+
+    /// Refuses the files that the guard refuses.
+    #[must_use]
+    pub fn guarded(self, guard: Arc<FileGuard>) -> Files {
+        Files { guard, ..self }
+    }
+
+    /// Restricts access to protected files to those that a call names. The rules were applied to these paths only.
+    #[must_use]
+    pub fn for_call<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> Files {
+        let requested = paths.into_iter().filter_map(|path| self.workspace.parse_path(path).ok());
+        let checked = requested.map(|requested| requested.lexical).collect();
+        Files { checked: Some(Arc::new(checked)), ..self.clone() }
+    }
+
+    /// Protected paths that depend on the configuration and the place of the workspace.
+    pub fn protected_paths(&self) -> &ProtectedPaths {
+        self.guard.protected_paths()
     }
 
     /// Returns the workspace.
@@ -145,26 +175,62 @@ impl Files {
         requested: &RequestedPath,
         check: impl Fn(&Path) -> Result<(), FileError>,
     ) -> Result<OpenedFile, FileError> {
+        let guard = self.guard.check(&self.workspace);
         for _ in 0..OPEN_ATTEMPTS {
             let found = self.workspace.resolve(requested)?;
             check(&found.real)?;
             require_regular(&requested.display, &found.stat)?;
-            let file = match self.workspace.open_real(&found.real, READ_FLAGS) {
-                Ok(opened) => File::from(opened),
+            let file = match self.open_guarded(&found.real, READ_FLAGS, &guard, &requested.display) {
+                Ok(opened) => File::from(opened?),
                 Err(cause) if was_moved(&cause) => continue,
                 Err(cause) => return Err(FileError::from_system(&requested.display, cause)),
             };
             let stat = rustix::fs::fstat(&file)
                 .map_err(|errno| FileError::from_system(&requested.display, errno))?;
             require_regular(&requested.display, &stat)?;
+            guard.file(&requested.display, &stat)?;
             return Ok(OpenedFile { file, size: u64::try_from(stat.st_size).unwrap_or(0), real: found.real });
         }
         Err(FileError::Busy { path: requested.display.clone() })
     }
 
+    /// Opens exactly this path and checks each directory on the way; a link is an error. The outer error is that of
+    /// the system.
+    fn open_guarded(
+        &self,
+        real: &Path,
+        flags: OFlags,
+        guard: &GuardCheck<'_>,
+        shown: &str,
+    ) -> std::io::Result<Result<OwnedFd, FileError>> {
+        if guard.is_empty() {
+            return self.workspace.open_real(real, flags).map(Ok);
+        }
+        let directory_flags = INSPECT_FLAGS | OFlags::DIRECTORY;
+        let mut folder = self.workspace.open_real(Path::new(""), directory_flags)?;
+        let mut check = guard.directory(shown, &folder);
+        for name in real.parent().unwrap_or(Path::new("")) {
+            if check.is_err() {
+                break;
+            }
+            folder = beneath::open(&folder, Path::new(name), directory_flags, Symlinks::Refuse)?;
+            check = guard.directory(shown, &folder);
+        }
+        if let Err(error) = check {
+            return Ok(Err(error));
+        }
+        let name = real.file_name().map_or(Path::new("."), Path::new);
+        beneath::open(&folder, name, flags, Symlinks::Refuse).map(Ok)
+    }
+
     /// Returns the rules of the agent.
     pub(super) fn permissions(&self) -> &Permissions {
         &self.permissions
+    }
+
+    /// Whether a tool that visits many files may show the content of this one: it has no secrets, or a rule names it.
+    pub(super) fn may_search(&self, real: &str) -> bool {
+        self.permissions.grants_secret(self.protected_paths(), real)
     }
 
     /// Whether a tool that visits many files may show this one, by its real path.
@@ -192,20 +258,36 @@ impl Files {
         }
         // No tool has this name: rules about one tool by name alone were already applied to the call itself.
         let tool = if kind == ActionKind::Pure { "a read" } else { "an edit" };
-        match self.permissions.check(&Action { tool, kind, subject: Subject::Path(path) }) {
+        let action = Action { tool, kind, subject: Subject::Path(path) };
+        match self.permissions.check_in(self.protected_paths(), &[], &action) {
             Verdict::Deny { reason } => Err(FileError::Forbidden { path: requested.display.clone(), reason }),
             // The user approved the name in the call. No approval was requested for another name.
-            Verdict::Ask { rule: Some(rule) }
+            Verdict::Ask { reason: AskReason::Rule(rule) }
                 if requested.checked != CheckedPath::WorkspacePath || path != requested.lexical =>
             {
                 let (path, real) = (requested.display.clone(), escape_controls(path));
                 Err(FileError::RuleAsksForRealPath { path, real, rule: rule.to_string() })
             }
             // The name in the call was already checked in this mode, by a rule or by the user.
-            Verdict::Ask { rule: None } if path != requested.lexical => Err(FileError::ModeAsksForRealPath {
-                path: requested.display.clone(),
-                real: escape_controls(path),
-            }),
+            Verdict::Ask { reason: AskReason::Protected(protected) } if path != requested.lexical => {
+                Err(FileError::ProtectedRealPath {
+                    path: requested.display.clone(),
+                    real: escape_controls(path),
+                    reason: protected.to_string(),
+                })
+            }
+            Verdict::Ask { reason: AskReason::Protected(protected) }
+                if self.checked.as_ref().is_some_and(|checked| !checked.contains(path)) =>
+            {
+                let (path, reason) = (requested.display.clone(), protected.to_string());
+                Err(FileError::ProtectedUndeclared { path, reason })
+            }
+            Verdict::Ask { reason: AskReason::Mode } if path != requested.lexical => {
+                Err(FileError::ModeAsksForRealPath {
+                    path: requested.display.clone(),
+                    real: escape_controls(path),
+                })
+            }
             Verdict::Ask { .. } | Verdict::Allow => Ok(()),
         }
     }

@@ -46,7 +46,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub use files::escape_controls;
-pub use files::{FileError, Files, LoadedFile, Workspace};
+pub use files::{FileError, FileGuard, Files, LoadedFile, Workspace};
 #[cfg(feature = "memory")]
 pub use memory::{Memory, MemoryError};
 pub use read::{ListDir, ReadFile, show_file};
@@ -94,7 +94,8 @@ pub use write::{EditFile, WriteFile};
 /// * `run` may be dropped at any moment; whatever it started must end with it.
 /// * A failure is an output with a text for the model, never a panic.
 /// * A tool whose [`Effect`] is `Pure` changes nothing outside itself: it runs again after a crash.
-/// * Files are accessed only through [`ToolContext::files`].
+/// * Files are accessed only through [`ToolContext::files`]. A protected file, such as `.env`, can be accessed only if it is the
+///   [`subject`](Tool::subject) of the call.
 /// * A tool that shows a file to the agent puts it into [`ToolContext::seen`]; otherwise the agent cannot change
 ///   the file.
 pub trait Tool: Send + Sync + 'static {

@@ -22,6 +22,7 @@ use super::{CallTitle, FileError, Files, Tool, ToolContext};
 
 const MAX_MATCHES: usize = 200;
 const MAX_GLOB_RESULTS: usize = 1_000;
+const MAX_NAMED_SECRETS: usize = 5;
 const MAX_LINE_CHARS: usize = 300;
 const MAX_PATTERN_BYTES: usize = 8 * 1024;
 /// Maximum size of a compiled pattern and of its matcher's cache.
@@ -85,10 +86,15 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
     let matcher = build_regex(&input.pattern, input.case_insensitive)?;
     let glob = input.glob.as_deref().map(|glob| file_glob(glob, AnyFolder::Yes)).transpose()?;
     let mut search = GrepSearch { matcher, searcher: build_searcher(), found: Vec::new(), full: false, stop };
+    let mut secrets = SkippedSecrets::default();
     let walked = files.walk(&input.path, stop, &mut |found| {
         let named = |glob: &GlobSet| glob.is_match(found.path) || glob.is_match(found.below);
         let wanted = found.kind() == EntryKind::File && glob.as_ref().is_none_or(named);
         if !wanted {
+            return ControlFlow::Continue(());
+        }
+        if !files.may_search(found.path) {
+            secrets.add(found.path);
             return ControlFlow::Continue(());
         }
         // A file that was removed or may not be opened is skipped, as if it did not exist.
@@ -110,7 +116,32 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
         hit_limit = Some(WalkLimit::Time);
     }
     let full = search.full.then(|| format!("(only the first {MAX_MATCHES} matches; narrow the search)"));
-    Ok(ToolOutput::ok(render(search.found, full, hit_limit)))
+    Ok(ToolOutput::ok(render(search.found, full.into_iter().chain(secrets.note()), hit_limit)))
+}
+
+/// Files with secrets that were not searched.
+#[derive(Default)]
+struct SkippedSecrets {
+    /// The first ones.
+    named: Vec<String>,
+    more: usize,
+}
+
+impl SkippedSecrets {
+    fn add(&mut self, path: &str) {
+        match self.named.len() < MAX_NAMED_SECRETS {
+            true => self.named.push(escape_controls(path)),
+            false => self.more += 1,
+        }
+    }
+
+    /// Note for the model, if there are any.
+    fn note(&self) -> Option<String> {
+        let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
+        let named = self.named.join(", ");
+        (!self.named.is_empty())
+            .then(|| format!("(not searched, because they can contain secrets: {named}{more})"))
+    }
 }
 
 fn build_regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutput> {
@@ -296,9 +327,13 @@ fn file_glob(pattern: &str, any_folder: AnyFolder) -> Result<GlobSet, ToolOutput
     })
 }
 
-fn render(lines: Vec<String>, full: Option<String>, hit_limit: Option<WalkLimit>) -> String {
+fn render(
+    lines: Vec<String>,
+    notes: impl IntoIterator<Item = String>,
+    hit_limit: Option<WalkLimit>,
+) -> String {
     let mut lines = if lines.is_empty() { vec!["(nothing found)".to_owned()] } else { lines };
-    lines.extend(full);
+    lines.extend(notes);
     lines.extend(hit_limit.map(|hit_limit| match hit_limit {
         WalkLimit::Time => {
             format!("(stopped after {} seconds; narrow the search)", TIME_LIMIT.as_secs())

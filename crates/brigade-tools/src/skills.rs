@@ -11,6 +11,8 @@ mod tool;
 
 use std::sync::Arc;
 
+use brigade_base::pinned_files::PinnedFiles;
+
 use super::{AnyTool, Files};
 
 #[cfg(feature = "skills")]
@@ -37,6 +39,8 @@ pub struct Skill {
     pub body: Arc<str>,
     /// Access to the files of its folder and to no others.
     pub(crate) files: Files,
+    /// Content of the files that are used only unchanged.
+    pub(crate) pinned: PinnedFiles,
 }
 
 impl Skills {

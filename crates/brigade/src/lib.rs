@@ -103,9 +103,9 @@ pub mod store {
 /// Tools: the actions available to agents besides messages and delegation.
 pub mod tool {
     pub use brigade_tools::{
-        AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile,
-        ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot, Shell, ShellSettings, Tool,
-        ToolChange, ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
+        AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, FileGuard, Files, ListDir,
+        LoadedFile, ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot, Shell, ShellSettings,
+        Tool, ToolChange, ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
     };
     #[cfg(feature = "search")]
     pub use brigade_tools::{Glob, Grep};
@@ -119,10 +119,11 @@ pub use agents::AgentCatalog;
 #[cfg(feature = "store-testing")]
 pub use brigade_base::store_laws;
 pub use brigade_base::{Follow, Secret};
-pub use brigade_base::{process, project_files, sandbox};
+pub use brigade_base::{pinned_files, process, sandbox};
 pub use brigade_core as core;
 pub use brigade_core::event::Effect;
 pub use brigade_core::permission::{Mode, Permissions};
+pub use brigade_core::project_files;
 pub use brigade_core::{Agent, Budget, Event, SessionId, Status, ToolOutput};
 #[cfg(feature = "mcp")]
 pub use brigade_mcp::client as mcp;

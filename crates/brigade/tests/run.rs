@@ -22,6 +22,7 @@ mod lost_updates;
 mod memory_tool;
 mod messages;
 mod open_sessions;
+mod protected_files;
 mod queue;
 mod remote_calls;
 mod remote_context;

@@ -3,6 +3,7 @@
 mod editing;
 mod paths;
 mod policy;
+mod private;
 mod reading;
 mod schemas;
 mod searching;

@@ -254,3 +254,49 @@ async fn single_generation_has_no_tools() {
     assert!(text.contains("error this agent may not use tools") && text.contains("chosen \"no\""), "{text}");
     assert!(text.ends_with("so"), "{text}");
 }
+
+/// External agents access files themselves, so their requests are judged by the real path too.
+#[tokio::test(flavor = "multi_thread")]
+async fn protected_files_are_refused_under_every_name() {
+    let commands = [
+        "!permit edit AGENTS.md",
+        "!permit edit memo",
+        "!permit edit g/hooks/new",
+        "!permit delete .vscode/tasks.json",
+        "!permit read vars",
+        "!permit edit plain",
+        "!permit read AGENTS.md",
+        "!permit edit free",
+    ];
+    let harness = harness(&[&commands.join("\n"), "!read .env\n!read vars\n!write memo x"], |settings, _| {
+        settings.permissions.mode = Mode::Auto;
+        settings.permissions.deny = vec!["write_file(locked)".parse().unwrap()];
+    });
+    for (file, text) in [("AGENTS.md", "kept"), (".env", "CANARY"), ("locked", "kept"), ("code", "")] {
+        std::fs::write(harness.path().join(file), text).unwrap();
+    }
+    std::fs::create_dir_all(harness.path().join(".git/hooks")).unwrap();
+    for (target, link) in
+        [("AGENTS.md", "memo"), (".git", "g"), (".env", "vars"), ("locked", "plain"), ("code", "free")]
+    {
+        std::os::unix::fs::symlink(target, harness.path().join(link)).unwrap();
+    }
+    let ending = harness.run().await;
+    let log = harness.log(&ending.session).await;
+    let text: String = log
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Replied { reply, .. } => Some(reply.text.to_string()),
+            _ => None,
+        })
+        .collect();
+    let chosen: Vec<&str> = text
+        .split("chosen ")
+        .skip(1)
+        .map(|part| part.split('"').nth(1).unwrap_or("none"))
+        .take(commands.len())
+        .collect();
+    assert_eq!(chosen, ["no", "no", "no", "no", "no", "no", "yes", "yes"], "{text}");
+    assert!(!text.contains("CANARY"), "{text}");
+    assert_eq!(std::fs::read_to_string(harness.path().join("AGENTS.md")).unwrap(), "kept");
+}

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use brigade_base::pinned_files::PinnedFiles;
+use brigade_core::Hash;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::problem::DefinitionError;
@@ -11,9 +13,14 @@ use super::problem::DefinitionError;
 /// Maximum size of a definition file.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads the text of a file, without its byte order mark and with LF line ends.
-pub(super) fn read(path: &Path) -> Result<String, DefinitionError> {
-    let text = String::from_utf8(bytes(path)?).map_err(|error| {
+/// Reads the text of a file, without its byte order mark and with LF line ends. A pinned file must have the pinned
+/// content.
+pub(super) fn read(path: &Path, pinned: &PinnedFiles) -> Result<String, DefinitionError> {
+    let bytes = bytes(path)?;
+    pinned
+        .check(path, Some(Hash::of(&bytes)))
+        .map_err(|changed| DefinitionError::new(format!("is not used: {changed}")))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         DefinitionError::at(

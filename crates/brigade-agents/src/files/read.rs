@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use brigade_base::pinned_files::PinnedFiles;
 use serde_json::Value;
 
 use super::build::{BuildResult, build};
@@ -12,9 +13,9 @@ use super::secret::{find_secrets, redact};
 use super::{AgentDefinition, AgentProblem, FileReport, LoadFailure, file};
 
 /// Reads a file and reports the result. A configuration file of OpenCode may contain several agents.
-pub(super) fn read(path: &Path) -> Vec<FileReport> {
+pub(super) fn read(path: &Path, pinned: &PinnedFiles) -> Vec<FileReport> {
     let format = Format::of(path);
-    let text = match file::read(path) {
+    let text = match file::read(path, pinned) {
         Ok(text) => text,
         Err(fault) => return vec![refused(path, format, fault, &[])],
     };

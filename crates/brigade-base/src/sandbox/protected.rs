@@ -2,52 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::project_files::{COVERED_DIRS, INSTRUCTION_FILES, MCP_FILE};
-
-/// Files of a git directory that name programs to run.
-const GIT_CONTROL: [&str; 5] = ["config", "config.worktree", "gitdir", "hooks", "info/attributes"];
-
-/// Settings of editors and agents that name programs to run.
-const TOOL_SETTINGS: [&str; 12] = [
-    ".claude",
-    ".codex",
-    ".copilot",
-    ".cursor",
-    ".envrc",
-    ".factory",
-    ".gemini",
-    ".husky",
-    ".idea",
-    ".opencode",
-    ".vscode",
-    ".zed",
-];
-
-/// Files in the home directory that shells and other programs run.
-const HOME_FILES: [&str; 18] = [
-    ".bash_login",
-    ".bash_logout",
-    ".bash_profile",
-    ".bashrc",
-    ".config/autostart",
-    ".config/fish",
-    ".config/git",
-    ".config/systemd",
-    ".gitconfig",
-    ".kshrc",
-    ".local/bin",
-    ".login",
-    ".profile",
-    ".ssh",
-    ".zlogin",
-    ".zprofile",
-    ".zshenv",
-    ".zshrc",
-];
+use brigade_core::project_files::{self, GIT_CONTROL, HOME_FILES, INSTRUCTION_FILES};
 
 /// Protected paths of a workspace, whether or not they exist.
 pub(super) fn in_workspace(workspace: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = COVERED_DIRS.into_iter().chain(TOOL_SETTINGS).chain([MCP_FILE]);
+    let names = project_files::settings();
     let own: Vec<PathBuf> = names.map(|name| workspace.join(name)).collect();
     own.into_iter().chain(git_files(&workspace.join(".git")))
 }

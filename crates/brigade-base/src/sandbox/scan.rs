@@ -6,11 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use brigade_core::permission::Permissions;
+use brigade_core::permission::{self, Permissions, ProtectedPaths};
+use brigade_core::project_files::{SecretName, secret_name};
 
 use super::SandboxError;
 use super::protected::{git_files, redirection};
-use super::secrets::{self, Secrecy};
+use super::secrets;
 
 /// Maximum number of files and directories in a workspace.
 const MAX_ENTRIES: usize = 100_000;
@@ -31,7 +32,7 @@ const GENERATED: [&str; 8] =
 pub(super) struct Scan {
     /// Secrets, and paths that a rule hides.
     pub(super) hidden: Vec<PathBuf>,
-    /// Paths that a rule protects.
+    /// Paths that a rule protects, and nested files that programs act upon.
     pub(super) protected: Vec<PathBuf>,
     /// Files of repositories that must not be created.
     pub(super) forbidden: Vec<PathBuf>,
@@ -92,8 +93,8 @@ struct Stamp {
 }
 
 impl ScanCache {
-    /// Looks for secrets, for repositories, and for files that a rule with a path denies or asks about. Links to directories
-    /// are not followed: what they lead to is found at its own place.
+    /// Looks for secrets that no rule grants, for repositories, for files that programs act upon, and for files that a rule
+    /// with a path denies or asks about. Links to directories are not followed: what they lead to is found at its own place.
     pub(super) fn scan(&mut self, workspace: &Path, permissions: &Permissions) -> Result<Scan, SandboxError> {
         self.scan_up_to(MAX_ENTRIES, workspace, permissions)
     }
@@ -137,6 +138,7 @@ impl ScanCache {
             pending.extend(listing.below.iter().cloned());
             self.directories.insert(directory.path, listing);
         }
+        scan.protected = without_nested(scan.protected);
         Ok(scan)
     }
 
@@ -244,17 +246,19 @@ impl Listing {
         };
         let kind = entry.file_type();
         let is_dir = kind.as_ref().is_ok_and(fs::FileType::is_dir);
-        let secrecy = if is_dir { Secrecy::None } else { secrets::secrecy(&name) };
-        if !permissions.may_read(&relative) || kind.is_err() || secrecy == Secrecy::Secret {
+        let secrecy = if is_dir { SecretName::No } else { secret_name(&name.to_string_lossy()) };
+        let is_granted = || permissions.grants_secret(&ProtectedPaths::default(), &relative);
+        let is_secret = secrecy == SecretName::Yes && !is_granted();
+        if !permissions.may_read(&relative) || kind.is_err() || is_secret {
             self.hidden.push(path);
             return;
         }
-        if secrecy == Secrecy::SecretIfPrivateKey {
+        if secrecy == SecretName::MaybeKey && !is_granted() {
             self.keys.push(Key { path: path.clone(), stamp: None, is_private: false });
         }
-        if !permissions.may_edit(&relative) {
-            self.protected.push(path);
-            return;
+        // A protected directory may contain secrets.
+        if !permissions.may_edit(&relative) || permission::is_acted_upon(&relative) {
+            self.protected.push(path.clone());
         }
         if name == ".git" && directory.depth > 0 {
             self.repositories.push(path.clone());
@@ -266,6 +270,19 @@ impl Listing {
             }
         }
     }
+}
+
+/// Paths that are not below another one.
+fn without_nested(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort();
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        // In this order, what is below a path follows it directly.
+        if !kept.last().is_some_and(|above| path.starts_with(above)) {
+            kept.push(path);
+        }
+    }
+    kept
 }
 
 impl Key {

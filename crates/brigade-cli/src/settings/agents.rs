@@ -2,23 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use brigade::project_files::AGENT_DIRS;
+
 use super::Environment;
 
 /// Folder of Brigade's agents in a project.
 pub(crate) const PROJECT_AGENTS: &str = ".brigade/agents";
-
-/// Agent folders of other programs, in a project and in the home folder.
-const OTHER_AGENT_DIRS: [&str; 9] = [
-    ".claude/agents",
-    ".opencode/agent",
-    ".opencode/agents",
-    ".gemini/agents",
-    ".codex/agents",
-    ".github/agents",
-    ".copilot/agents",
-    ".cursor/agents",
-    ".factory/droids",
-];
 
 /// Folders with the user's agents. The default has none.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +43,7 @@ pub(crate) fn agent_dirs(
 ) -> Vec<PathBuf> {
     let other_dirs = |base: Option<&Path>| {
         let base = base.map(Path::to_owned);
-        base.into_iter().flat_map(|base| OTHER_AGENT_DIRS.map(|folder| base.join(folder)))
+        base.into_iter().flat_map(|base| AGENT_DIRS.map(|folder| base.join(folder)))
     };
     let mut dirs: Vec<PathBuf> = project.map(|project| project.join(PROJECT_AGENTS)).into_iter().collect();
     dirs.extend(home.user.clone());
@@ -104,9 +93,6 @@ mod tests {
                 "/h/.factory/droids",
             ]
         );
-        for folder in OTHER_AGENT_DIRS.iter().chain(&crate::settings::OTHER_SKILL_DIRS) {
-            assert!(crate::trust::COVERED_DIRS.contains(folder), "{folder} counts, so trust has to cover it");
-        }
         let untrusted = agent_dirs(&home, None, &home.paths);
         assert!(!untrusted.iter().any(|dir| dir.starts_with("/p")));
         assert_eq!(agent_dirs(&AgentFolders::default(), None, &[]), Vec::<PathBuf>::new());

@@ -60,8 +60,14 @@ impl Default for RawSandbox {
 }
 
 impl RawSandbox {
-    /// Settings for the library. `private` are the directories and files of Brigade itself.
-    pub(super) fn resolve(self, environment: &Environment, private: Vec<PathBuf>) -> SandboxSettings {
+    /// Settings for the library. `private` are the directories and files of Brigade itself, `protected` those that the
+    /// configuration names.
+    pub(super) fn resolve(
+        self,
+        environment: &Environment,
+        private: Vec<PathBuf>,
+        protected: Vec<PathBuf>,
+    ) -> SandboxSettings {
         let RawSandbox { mode, read, write, network, sockets, memory, processes, disk } = self;
         let MaxCount(processes) = processes;
         let paths = |names: Vec<String>| names.iter().map(|name| absolute(environment, name)).collect();
@@ -78,6 +84,7 @@ impl RawSandbox {
             },
             home: environment.home().map(Path::to_path_buf),
             private,
+            protected,
             temporary: environment.data_folder().map(|data| data.join("tmp")),
         }
     }

@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use crate::units;
 
 // A directory that contains one of the covered ones is a project.
-pub(crate) use brigade::project_files::{COVERED_DIRS, MCP_FILE};
+pub(crate) use brigade::project_files::{MCP_FILE, covered_dirs};
 
 /// Configuration of a project.
 const SETTINGS_FILES: [&str; 2] = [".brigade/config.toml", ".brigade/config.json"];
-/// Names of the folders in `COVERED_DIRS`, and in `.brigade`, that contain agents.
+/// Names of the folders in `covered_dirs`, and in `.brigade`, that contain agents.
 const AGENT_FOLDERS: [&str; 3] = ["agents", "agent", "droids"];
 /// File that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
@@ -89,7 +89,7 @@ impl ProjectFiles {
         let folder = rustix::fs::open(root, DIR_FLAGS, Mode::empty())
             .map_err(|error| ScanError::Unreadable { path: root.to_owned(), cause: error.into() })?;
         let mut scan = Scan { root, files: ProjectFiles::default(), count: 0, bytes: 0 };
-        for covered in COVERED_DIRS {
+        for covered in covered_dirs() {
             scan.covered_dir(folder.as_fd(), Path::new(covered))?;
         }
         let servers = Path::new(MCP_FILE);

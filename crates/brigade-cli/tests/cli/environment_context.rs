@@ -203,7 +203,8 @@ fn claude_and_gemini_files_are_used_without_agents_md() {
 fn agent_writes(home: &Home, path: &str, content: &str) {
     let script = Script::new()
         .turns([call("write_file", json!({ "path": path, "content": content })), reply("{result:0}")]);
-    home.run(script, &[]).exits_with(0).stdout_contains("Created");
+    let rule = format!("permissions.allow=[\"write_file({path})\"]");
+    home.run(script, &["--set", &rule]).exits_with(0).stdout_contains("Created");
 }
 
 #[test]

@@ -60,6 +60,11 @@ impl PathRule {
         })
     }
 
+    /// Returns the pattern as `allow` reads it.
+    pub(super) fn pattern(&self) -> &str {
+        self.exact.glob().glob()
+    }
+
     /// Whether an `allow` rule covers the path. A pattern for the workspace never covers a path outside it.
     pub(super) fn allows(&self, target: &NormalizedPath) -> bool {
         target.is_valid && self.outside == target.is_outside() && self.exact.is_match(&target.path)
@@ -154,6 +159,11 @@ impl NormalizedPath {
         NormalizedPath { folded: fold(&path), path, is_valid }
     }
 
+    /// Returns the path without `.` and `..`.
+    pub(super) fn text(&self) -> &str {
+        &self.path
+    }
+
     /// Whether the path leads out of the workspace, or may do so.
     pub(super) fn is_outside(&self) -> bool {
         !self.is_valid || is_outside(&self.path)
@@ -191,7 +201,7 @@ fn normalize(path: &str) -> String {
 
 /// Maps names that some file system treats as the same file to one text. Upper case comes first because letters
 /// such as the long s share a capital with another letter but no small letter.
-fn fold(path: &str) -> String {
+pub(super) fn fold(path: &str) -> String {
     path.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc().collect()
 }
 

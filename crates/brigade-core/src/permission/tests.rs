@@ -3,6 +3,7 @@
 mod always;
 mod commands;
 mod hosts;
+mod protected;
 
 use std::sync::LazyLock;
 
@@ -99,7 +100,10 @@ fn plan_mode_is_never_widened() {
     let Verdict::Deny { reason } = run(&permissions, "ls") else { panic!("not denied") };
     assert!(reason.contains("plan mode") && reason.contains("--mode"), "{reason}");
     assert!(is_deny(on_path(&permissions, "write_file", ActionKind::Edit, "a")));
-    assert_eq!(read(&permissions, "a"), Verdict::Ask { rule: Some("read_file".parse().unwrap()) });
+    assert_eq!(
+        read(&permissions, "a"),
+        Verdict::Ask { reason: AskReason::Rule("read_file".parse().unwrap()) }
+    );
 }
 
 #[test]
@@ -245,7 +249,7 @@ fn command_in_a_sandbox_is_free_from_edit_mode_on() {
         };
         [check("ls"), check("cargo test"), check("rm x")]
     };
-    let ask = Verdict::Ask { rule: None };
+    let ask = Verdict::Ask { reason: AskReason::Mode };
     for (mode, expected) in [(Mode::Ask, &ask), (Mode::Edit, &Verdict::Allow), (Mode::Auto, &Verdict::Allow)]
     {
         let [other, allowed, denied] = verdict(mode, ActionKind::Confined, &[]);
@@ -413,7 +417,7 @@ fn ask_outweighs_allow_and_deny_outweighs_ask() {
         &["shell(ls)", "read_file(a)"],
         &["shell(ls -x)"],
     );
-    assert_eq!(run(&both, "ls"), Verdict::Ask { rule: Some("shell(ls)".parse().unwrap()) });
+    assert_eq!(run(&both, "ls"), Verdict::Ask { reason: AskReason::Rule("shell(ls)".parse().unwrap()) });
     assert!(is_deny(run(&both, "ls -x")));
     assert!(is_ask(read(&both, "a")) && !both.may_read("a") && is_allow(read(&both, "b")));
 }

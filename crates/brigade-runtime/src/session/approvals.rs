@@ -6,7 +6,7 @@
 
 use brigade_core::delegation::LimitKind;
 use brigade_core::event::Answer;
-use brigade_core::permission::{Action, Mode, Rule, Subject, Verdict};
+use brigade_core::permission::{Action, AskReason, Mode, Rule, Subject, Verdict};
 use brigade_core::state::CallProgress;
 use brigade_core::{CallId, Event, ToolOutput};
 use serde_json::{Value, json};
@@ -54,7 +54,9 @@ impl Decision {
         match (&self.verdict, &other.verdict) {
             (Verdict::Deny { .. }, _) | (_, Verdict::Allow) => self,
             (Verdict::Allow, _) | (_, Verdict::Deny { .. }) => other,
-            (Verdict::Ask { rule: None }, Verdict::Ask { .. }) => Decision { always: None, ..other },
+            (Verdict::Ask { reason: AskReason::Mode }, Verdict::Ask { .. }) => {
+                Decision { always: None, ..other }
+            }
             (Verdict::Ask { .. }, Verdict::Ask { .. }) => Decision { always: None, ..self },
         }
     }
@@ -65,11 +67,11 @@ impl Decision {
         if change.is_none() || matches!(self.verdict, Verdict::Deny { .. }) {
             return self;
         }
-        let rule = match self.verdict {
-            Verdict::Ask { rule } => rule,
-            Verdict::Allow | Verdict::Deny { .. } => None,
+        let reason = match self.verdict {
+            Verdict::Ask { reason } => reason,
+            Verdict::Allow | Verdict::Deny { .. } => AskReason::Mode,
         };
-        Decision { verdict: Verdict::Ask { rule }, always: None, change }
+        Decision { verdict: Verdict::Ask { reason }, always: None, change }
     }
 }
 
@@ -85,11 +87,12 @@ impl Driver {
     /// Applies the rules to a call of this session.
     pub(super) fn decide(&self, action: &Action<'_>) -> Decision {
         let permissions = &self.resolved.authority.permissions;
-        let verdict = permissions.check_with(self.state().always_allowed(), action);
+        let place = self.resolved.files.protected_paths();
+        let verdict = permissions.check_in(place, self.state().always_allowed(), action);
         let always = match verdict {
             // A call that an external agent does not describe may do something else each time.
             Verdict::Ask { .. } if self.resolved.is_external() && action.subject == Subject::Nothing => None,
-            Verdict::Ask { .. } => permissions.exact_rule(action),
+            Verdict::Ask { .. } => permissions.exact_rule_in(place, action),
             Verdict::Allow | Verdict::Deny { .. } => None,
         };
         Decision { verdict, always, change: None }
@@ -122,7 +125,7 @@ impl Driver {
                 }
                 Ok(Permission::Granted)
             }
-            Verdict::Ask { rule } if self.tree.settings().approval_policy == ApprovalPolicy::AskUser => {
+            Verdict::Ask { reason } if self.tree.settings().approval_policy == ApprovalPolicy::AskUser => {
                 let (what, why) = match &change {
                     Some(change) => {
                         self.approvals.show_change(call, change.id);
@@ -132,13 +135,13 @@ impl Driver {
                             DEFINITION_CHANGED.to_owned(),
                         )
                     }
-                    None => (arguments(), ask_reason(rule.as_ref())),
+                    None => (arguments(), reason.to_string()),
                 };
                 if self.request_approval(call, format!("{tool} {what}"), why, always.as_ref()) {
                     return Ok(Permission::Pending);
                 }
                 // The call began under rules that did not require approval, and it is too late to request it.
-                Err(refusal(tool, Verdict::Ask { rule }, always.as_ref()))
+                Err(refusal(tool, Verdict::Ask { reason }, always.as_ref()))
             }
             verdict => {
                 if was_pending {
@@ -236,35 +239,40 @@ pub(super) fn denial(tool: &str, word: Option<&str>) -> ToolOutput {
     })
 }
 
-fn ask_reason(rule: Option<&Rule>) -> String {
-    rule.map_or_else(
-        || "this mode requires approval".to_owned(),
-        |rule| format!("the rule `{rule}` requires approval"),
-    )
-}
-
 /// Tool result if a call is not allowed. It names the setting that would allow the call: the rule `exact`, if one
 /// rule covers it.
 fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
     match verdict {
         Verdict::Deny { reason } => ToolOutput::error(format!("`{tool}` is not allowed: {reason}.")),
-        Verdict::Ask { rule: Some(rule) } => ToolOutput::error(format!(
+        Verdict::Ask { reason: AskReason::Rule(rule) } => ToolOutput::error(format!(
             "`{tool}` is not allowed: the rule `{rule}` in `permissions.ask` requires approval, and no user is available. \
              Continue without it. The user can allow it by removing that rule, or by running Brigade in a terminal."
         )),
-        Verdict::Ask { rule: None } => {
-            let exact = exact.map(|rule| format!("the rule `{rule}` in `permissions.allow`"));
-            let permits = exact
-                .filter(|rule| rule.len() <= MAX_RULE_BYTES)
-                .unwrap_or_else(|| "a rule in `permissions.allow` that covers the whole call".to_owned());
+        Verdict::Ask { reason: AskReason::Mode } => {
+            let permits = permitting_rule(exact);
             ToolOutput::error(format!(
                 "`{tool}` is not allowed: this mode requires approval, and no user is available. Continue without it. The \
                  user can allow it with {permits}, or with --mode {}.",
                 Mode::Auto
             ))
         }
+        Verdict::Ask { reason: AskReason::Protected(protected) } => {
+            let permits = permitting_rule(exact);
+            ToolOutput::error(format!(
+                "`{tool}` is not allowed: {protected}. This requires approval in every mode, and no user is available. \
+                 Continue without it. The user can allow it with {permits}."
+            ))
+        }
         Verdict::Allow => ToolOutput::error("allowed"),
     }
+}
+
+/// Describes the rule that would allow a call.
+fn permitting_rule(exact: Option<&Rule>) -> String {
+    exact
+        .map(|rule| format!("the rule `{rule}` in `permissions.allow`"))
+        .filter(|rule| rule.len() <= MAX_RULE_BYTES)
+        .unwrap_or_else(|| "a rule in `permissions.allow` that covers the whole call".to_owned())
 }
 
 #[cfg(test)]
@@ -276,7 +284,7 @@ mod tests {
         let decision = |what: &str| Decision {
             verdict: match what {
                 "allow" => Verdict::Allow,
-                "ask" => Verdict::Ask { rule: None },
+                "ask" => Verdict::Ask { reason: AskReason::Mode },
                 reason => Verdict::Deny { reason: reason.to_owned() },
             },
             always: (what == "ask").then(|| "shell(ls)".parse().unwrap()),
@@ -292,9 +300,9 @@ mod tests {
             assert_eq!(both(other, "deny"), (deny("deny"), false));
         }
         assert_eq!(both("first", "second"), (deny("first"), false));
-        assert_eq!(both("ask", "allow"), (Verdict::Ask { rule: None }, true));
-        assert_eq!(both("allow", "ask"), (Verdict::Ask { rule: None }, true));
-        assert_eq!(both("ask", "ask"), (Verdict::Ask { rule: None }, false));
+        assert_eq!(both("ask", "allow"), (Verdict::Ask { reason: AskReason::Mode }, true));
+        assert_eq!(both("allow", "ask"), (Verdict::Ask { reason: AskReason::Mode }, true));
+        assert_eq!(both("ask", "ask"), (Verdict::Ask { reason: AskReason::Mode }, false));
         assert_eq!(both("allow", "allow"), (Verdict::Allow, false));
     }
 }

@@ -70,7 +70,9 @@ impl Driver {
         tool: Arc<dyn AnyTool>,
         arguments: Value,
     ) -> Result<Option<ReadyCall>, ToolOutput> {
-        let (files, path, tree) = (self.resolved.files.clone(), path_of(&arguments), self.tree.clone());
+        let (path, tree) = (path_of(&arguments), self.tree.clone());
+        let files = self.files_of_call(tool.as_ref(), &arguments);
+        let of_call = files.clone();
         let planned =
             move || tool.plan(arguments, &files).map(|plan| (old_content(&plan, &files, &tree), plan));
         let planned = tokio::task::spawn_blocking(planned).await;
@@ -104,7 +106,7 @@ impl Driver {
         {
             self.log.add_content(before, old);
         }
-        Ok(Some(ReadyCall::Edit { call, plan, seen }))
+        Ok(Some(ReadyCall::Edit { call, plan, files: of_call, seen }))
     }
 
     /// Whether an earlier runner recorded the intent of this edit of the same content, and so admitted it.
@@ -191,10 +193,11 @@ impl Driver {
     pub(super) fn write(
         &self,
         plan: EditPlan,
+        files: Files,
         seen: SeenFile,
         slot: SeenSlot,
     ) -> impl Future<Output = ToolOutput> + Send + use<> {
-        let (tree, files) = (self.tree.clone(), self.resolved.files.clone());
+        let tree = self.tree.clone();
         let (session, label) = (self.state().session().clone(), self.label().to_owned());
         async move {
             let path = plan.path.clone();

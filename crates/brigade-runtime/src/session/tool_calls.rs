@@ -17,7 +17,7 @@ use super::{Driver, DriverError, DriverMessage, ToolDone};
 use crate::event_stream::RunEvent;
 use crate::process::guard_tag;
 use crate::sandbox::CommandSandbox;
-use crate::tool::{AnyTool, EditPlan, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
+use crate::tool::{AnyTool, EditPlan, Files, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
 
 /// Time that a tool may take to end after a stop signal.
 const TOOL_STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const ORPHAN_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A call whose intent is recorded.
 pub(super) enum ReadyCall {
     Run { call: CallId, tool: Arc<dyn AnyTool>, arguments: Value, lent: Option<Budget> },
-    Edit { call: CallId, plan: EditPlan, seen: SeenFile },
+    Edit { call: CallId, plan: EditPlan, files: Files, seen: SeenFile },
 }
 
 impl Driver {
@@ -146,10 +146,16 @@ impl Driver {
         tool.check(arguments, &mut |action| {
             let action = confined(relative_to_root(*action, root), confines);
             let decision = self.decide(&action);
-            decided = Some(match decided.take() {
-                Some(before) => before.and(decision),
-                None => decision,
-            });
+            // External agents access files themselves, and follow links.
+            let real = self
+                .real_path(&action)
+                .map(|real| self.decide(&Action { subject: Subject::Path(&real), ..action }));
+            for decision in [decision].into_iter().chain(real) {
+                decided = Some(match decided.take() {
+                    Some(before) => before.and(decision),
+                    None => decision,
+                });
+            }
         })?;
         let decision = decided.unwrap_or_else(Decision::undeclared);
         let change = tool.change();
@@ -162,6 +168,13 @@ impl Driver {
             tool.accept(&change);
         }
         Ok(Some(tool))
+    }
+
+    /// The real path of a file that an external agent names by another path.
+    fn real_path(&self, action: &Action<'_>) -> Option<String> {
+        let Subject::Path(path) = action.subject else { return None };
+        let path = self.resolved.is_external().then_some(path)?;
+        self.resolved.files.real_path(path).filter(|real| real != path)
     }
 
     fn no_such_tool(&self, name: &str) -> ToolOutput {
@@ -238,7 +251,7 @@ impl Driver {
                 let context = ToolContext {
                     session: self.state().session().clone(),
                     call,
-                    files: self.resolved.files.clone(),
+                    files: self.files_of_call(tool.as_ref(), &arguments),
                     shell: self.tree.settings().shell.clone(),
                     sandbox: self.command_sandbox(),
                     stop: self.tool_calls.stop_signal(),
@@ -250,8 +263,8 @@ impl Driver {
                 let run = async move { tool.run(arguments, &context).await };
                 (call, loan, futures::future::Either::Left(run))
             }
-            ReadyCall::Edit { call, plan, seen: file } => {
-                let write = self.write(plan, file, seen.clone());
+            ReadyCall::Edit { call, plan, files, seen: file } => {
+                let write = self.write(plan, files, file, seen.clone());
                 (call, RemoteLoan::default(), futures::future::Either::Right(write))
             }
         };
@@ -283,6 +296,19 @@ impl Driver {
             let done = ToolDone { call, output, spent: loan.spent(), seen };
             let _ = sender.unbounded_send(DriverMessage::ToolDone(Box::new(done)));
         });
+    }
+
+    /// Files for one call. Protected files are among them only if the rules were applied to their names.
+    pub(super) fn files_of_call(&self, tool: &dyn AnyTool, arguments: &Value) -> Files {
+        let mut paths = Vec::new();
+        let collect = &mut |action: &Action<'_>| {
+            if let Subject::Path(path) = action.subject {
+                paths.push(path.to_owned());
+            }
+        };
+        // A call with invalid arguments is not run, and names no file.
+        let _ = tool.check(arguments, collect);
+        self.resolved.files.for_call(paths.iter().map(String::as_str))
     }
 
     /// Sandbox of the commands of this session.

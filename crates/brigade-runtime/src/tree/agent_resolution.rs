@@ -22,7 +22,7 @@ use crate::session::DriverError;
 use crate::settings::Settings;
 use crate::skills::SKILL;
 use crate::store::{BrokenKind, StoreError};
-use crate::tool::{AnyTool, ECHO, Files};
+use crate::tool::{AnyTool, ECHO, FileGuard, Files};
 
 /// Name of the root agent unless its definition has another.
 const LEAD_NAME: &str = "lead";
@@ -141,7 +141,9 @@ impl AgentResolution {
 
     fn files(&self, authority: &Authority) -> Files {
         let permissions = Arc::new(authority.permissions.clone());
-        let files = Files::new(self.settings().workspace.clone(), permissions, authority.paths.clone());
+        let workspace = self.settings().workspace.clone();
+        let guard = FileGuard::new(&workspace, &self.settings().sandbox);
+        let files = Files::new(workspace, permissions, authority.paths.clone()).guarded(Arc::new(guard));
         match self.settings().sandbox.confines(authority) {
             true => files.with_temporary(self.sandbox.temporary()),
             false => files,

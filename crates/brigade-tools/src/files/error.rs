@@ -67,13 +67,34 @@ pub enum FileError {
         /// Real path.
         real: String,
     },
-    /// The file is in a folder that only its own program may write.
-    #[error("`{path}` is inside a `{folder}` directory, where file tools never write. Leave it unchanged.")]
-    Protected {
+    /// The real file is protected in every mode, and the call used another name.
+    #[error("`{path}` resolves to `{real}`: {reason}. Call again with `{real}` to request approval.")]
+    ProtectedRealPath {
         /// Path as given.
         path: String,
-        /// Name of the folder.
-        folder: &'static str,
+        /// Real path.
+        real: String,
+        /// Description of the protection.
+        reason: String,
+    },
+    /// The file is protected in every mode, and the call does not name it as the file that it accesses.
+    #[error(
+        "`{path}` is protected: {reason}. This tool cannot request approval for it. Use a file tool instead."
+    )]
+    ProtectedUndeclared {
+        /// Path as given.
+        path: String,
+        /// Description of the protection.
+        reason: String,
+    },
+    /// The file belongs to the program itself.
+    #[error(
+        "`{path}` belongs to Brigade's own files, such as its configuration, sessions and logins. No agent may access \
+         them. Continue without it."
+    )]
+    Private {
+        /// Path as given.
+        path: String,
     },
     /// The path exists but is not a regular file.
     #[error("`{path}` is {what}, not a file. Use a regular file.")]

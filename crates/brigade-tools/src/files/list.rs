@@ -71,6 +71,7 @@ impl Files {
 
     pub(super) fn open_folder(&self, path: &str) -> Result<(OwnedFd, PathBuf), FileError> {
         let requested = self.workspace.parse_path(path)?;
+        let guard = self.guard.check(&self.workspace);
         for _ in 0..super::OPEN_ATTEMPTS {
             // Parents of a permitted folder can be listed, but show only the entries that lead to it.
             if !self.leads_to_allowed_folder(&requested.lexical) {
@@ -83,8 +84,12 @@ impl Files {
             if FileType::from_raw_mode(found.stat.st_mode) != FileType::Directory {
                 return Err(FileError::NotAFolder { path: requested.display });
             }
-            match self.workspace.open_real(&found.real, DIR_FLAGS) {
-                Ok(folder) => return Ok((folder, found.real)),
+            match self.open_guarded(&found.real, DIR_FLAGS, &guard, &requested.display) {
+                Ok(folder) => {
+                    let folder = folder?;
+                    guard.directory(&requested.display, &folder)?;
+                    return Ok((folder, found.real));
+                }
                 Err(cause) if was_moved(&cause) => {}
                 Err(cause) => return Err(FileError::from_system(&requested.display, cause)),
             }

@@ -13,11 +13,9 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::beneath::{self, DIR_FLAGS, INSPECT_FLAGS, READ_FLAGS, Symlinks};
+use super::guard::GuardCheck;
 use super::workspace::{RequestedPath, require_regular};
 use super::{FileError, Files, MAX_EDIT_BYTES, read_bounded};
-
-/// Folders whose content makes other programs run commands, or makes this one grant permissions.
-const PROTECTED_FOLDERS: [&str; 2] = [".git", ".brigade"];
 
 /// File to change or create.
 #[derive(Debug)]
@@ -57,10 +55,12 @@ impl Files {
         if expected.is_some() && self.workspace.open_real(&real, INSPECT_FLAGS).is_err() {
             return Err(FileError::Changed { path: requested.display });
         }
-        let folder = self.make_folders(parent).map_err(fail)?;
+        let guard = self.guard.check(&self.workspace);
+        let folder = self.make_folders(parent, &guard, &requested)?;
         let before = stat_entry(&folder, name).map_err(fail)?;
         if let Some(before) = &before {
             require_regular(&requested.display, before)?;
+            guard.file(&requested.display, before)?;
         }
         let temp = TempFile::write(&folder, content, before.as_ref())
             .map_err(|cause| FileError::from_system(&requested.display, cause))?;
@@ -84,10 +84,14 @@ impl Files {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(FileError::NotAFile { path: requested.display, what: "a directory" });
         };
+        let guard = self.guard.check(&self.workspace);
         let folder = self
-            .workspace
-            .open_real(parent, DIR_FLAGS)
-            .map_err(|cause| FileError::from_system(&requested.display, cause))?;
+            .open_guarded(parent, DIR_FLAGS, &guard, &requested.display)
+            .map_err(|cause| FileError::from_system(&requested.display, cause))??;
+        guard.directory(&requested.display, &folder)?;
+        if let Some(before) = stat_entry(&folder, name).map_err(fail)? {
+            guard.file(&requested.display, &before)?;
+        }
         let _write_lock = self.workspace.lock_writes();
         if self.current_hash(&folder, name, &requested)? != Some(expected) {
             return Err(FileError::Changed { path: requested.display });
@@ -98,7 +102,6 @@ impl Files {
 
     /// Resolves the path of a file to write, and checks both its name and its real path.
     fn resolve_target(&self, requested: &RequestedPath) -> Result<PathBuf, FileError> {
-        require_unprotected(requested, Path::new(&requested.lexical))?;
         self.check_requested_path(requested, ActionKind::Edit)?;
         let real = match self.workspace.resolve(requested) {
             Ok(found) => {
@@ -108,9 +111,19 @@ impl Files {
             Err(FileError::NotFound { .. }) => self.resolve_new_file(requested)?,
             Err(error) => return Err(error),
         };
-        require_unprotected(requested, &real)?;
         self.check_real_path(requested, &real, ActionKind::Edit)?;
         Ok(real)
+    }
+
+    /// Returns the real path that a name leads to, relative to the workspace. The file need not exist. None if the name
+    /// leads out of the workspace.
+    pub fn real_path(&self, path: &str) -> Option<String> {
+        let requested = self.workspace.parse_path(path).ok()?;
+        let real = match self.workspace.resolve(&requested) {
+            Ok(found) => found.real,
+            Err(_) => self.resolve_new_file(&requested).ok()?,
+        };
+        real.to_str().map(str::to_owned)
     }
 
     /// Resolves the path of a new file: its last existing folder and the missing components below it.
@@ -163,23 +176,31 @@ impl Files {
 
     /// Opens a folder of the workspace and creates the missing parts of it. Each component is opened beneath the
     /// previous one, so that no link can redirect it in the meantime.
-    fn make_folders(&self, real: &Path) -> Result<OwnedFd, Errno> {
+    fn make_folders(
+        &self,
+        real: &Path,
+        guard: &GuardCheck<'_>,
+        requested: &RequestedPath,
+    ) -> Result<OwnedFd, FileError> {
+        let fail = |errno: Errno| FileError::from_system(&requested.display, errno);
         let open = |folder: &dyn AsFd, name: &Path| {
             beneath::open(folder.as_fd(), name, DIR_FLAGS, Symlinks::Refuse)
                 .map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))
         };
-        let mut folder = open(&self.workspace.folder(), Path::new("."))?;
+        let mut folder = open(&self.workspace.folder(), Path::new(".")).map_err(fail)?;
+        guard.directory(&requested.display, &folder)?;
         for name in real.iter().map(Path::new) {
             folder = match open(&folder, name) {
                 Err(Errno::NOENT) => {
                     match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755)) {
                         Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(errno),
+                        Err(errno) => return Err(fail(errno)),
                     }
-                    open(&folder, name)?
+                    open(&folder, name).map_err(fail)?
                 }
-                other => other?,
+                other => other.map_err(fail)?,
             };
+            guard.directory(&requested.display, &folder)?;
         }
         Ok(folder)
     }
@@ -199,15 +220,6 @@ impl Files {
         let content = read_bounded(file, MAX_EDIT_BYTES).map_err(fail)?;
         let too_large = || FileError::TooLarge { path: requested.display.clone(), cap: MAX_EDIT_BYTES };
         content.map(|content| Some(Hash::of(&content))).ok_or_else(too_large)
-    }
-}
-
-/// Refuses a path with a protected component, ignoring case: some file systems treat `.GIT` and `.git` as equal.
-fn require_unprotected(requested: &RequestedPath, path: &Path) -> Result<(), FileError> {
-    let names = || path.iter().map(|name| name.to_string_lossy().to_lowercase());
-    match PROTECTED_FOLDERS.into_iter().find(|folder| names().any(|name| name == *folder)) {
-        Some(folder) => Err(FileError::Protected { path: requested.display.clone(), folder }),
-        None => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brigade_core::permission::{Action, ActionKind, Subject, Verdict};
+use brigade_core::permission::{Action, ActionKind, AskReason, Subject, Verdict};
 
 use super::workspace::RequestedPath;
 use super::{FileError, Files, OpenedFile, Workspace, escape_controls};
@@ -40,7 +40,9 @@ impl Files {
         // The rules name the file as the agent does.
         let check = |real: &Path| self.check_temporary(&requested, real);
         check(Path::new(&requested.lexical))?;
-        let found = Files { workspace: root, ..self.clone() }.open_requested(&requested, check)?;
+        // The directory belongs to Brigade, and commands can reach nothing else of it.
+        let files = Files { workspace: root, guard: Arc::default(), ..self.clone() };
+        let found = files.open_requested(&requested, check)?;
         Ok(OpenedFile { real: Path::new(TEMPORARY).join(&found.real), ..found })
     }
 
@@ -52,7 +54,7 @@ impl Files {
         let path = requested.display.clone();
         match self.permissions.check(&action) {
             Verdict::Deny { reason } => Err(FileError::Forbidden { path, reason }),
-            Verdict::Ask { rule: Some(rule) } if below != Path::new(&requested.lexical) => {
+            Verdict::Ask { reason: AskReason::Rule(rule) } if below != Path::new(&requested.lexical) => {
                 let real = escape_controls(&named.to_string_lossy());
                 Err(FileError::RuleAsksForRealPath { path, real, rule: rule.to_string() })
             }

@@ -8,6 +8,7 @@ use std::path::Path;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::beneath::{self, DIR_FLAGS, READ_FLAGS, Symlinks};
+use super::guard::GuardCheck;
 use super::list::{DirEntry, join, read_folder};
 use super::workspace::require_regular;
 use super::{EntryKind, FileError, Files, StopSignal, WalkLimit, read_bounded};
@@ -29,6 +30,7 @@ pub(crate) struct WalkedFile<'a> {
     pub(crate) below: &'a str,
     folder: &'a OwnedFd,
     entry: &'a DirEntry,
+    guard: &'a GuardCheck<'a>,
 }
 
 impl WalkedFile<'_> {
@@ -44,6 +46,7 @@ impl WalkedFile<'_> {
             .map_err(fail)?;
         let stat = rustix::fs::fstat(&opened).map_err(|errno| fail(errno.into()))?;
         require_regular(self.path, &stat)?;
+        self.guard.file(self.path, &stat)?;
         Ok(File::from(opened))
     }
 }
@@ -60,10 +63,11 @@ impl Files {
         let (folder, real) = self.open_folder(path)?;
         let ignores = self.ignores_above(&real);
         let start = real.to_string_lossy();
-        let mut walk =
-            Walk { files: self, start: &start, stop, visit, ignores, hit_limit: None, left: MAX_ENTRIES };
+        let guard = self.guard.check(&self.workspace);
+        let (files, guard, start) = (self, &guard, &*start);
+        let mut walk = Walk { files, guard, start, stop, visit, ignores, hit_limit: None, left: MAX_ENTRIES };
         // A visitor that has enough results ends the walk, which is not a failure.
-        let _ = walk.walk_folder(&folder, &start, 0);
+        let _ = walk.walk_folder(&folder, start, 0);
         Ok(walk.hit_limit)
     }
 
@@ -81,6 +85,7 @@ impl Files {
 
 struct Walk<'a> {
     files: &'a Files,
+    guard: &'a GuardCheck<'a>,
     start: &'a str,
     stop: &'a StopSignal,
     visit: &'a mut dyn FnMut(&WalkedFile<'_>) -> ControlFlow<()>,
@@ -128,7 +133,7 @@ impl Walk<'_> {
         match entry.kind {
             EntryKind::File | EntryKind::Link => {
                 let below = path.strip_prefix(self.start).unwrap_or(&path).trim_start_matches('/');
-                (self.visit)(&WalkedFile { path: &path, below, folder, entry })
+                (self.visit)(&WalkedFile { path: &path, below, folder, entry, guard: self.guard })
             }
             EntryKind::Special => ControlFlow::Continue(()),
             EntryKind::Folder if depth >= MAX_DEPTH => {
@@ -137,6 +142,8 @@ impl Walk<'_> {
             }
             EntryKind::Folder => {
                 match beneath::open(folder, Path::new(&entry.name), DIR_FLAGS, Symlinks::Refuse) {
+                    // A private directory is skipped like one that cannot be read.
+                    Ok(below) if self.guard.directory(&path, &below).is_err() => ControlFlow::Continue(()),
                     Ok(below) => self.walk_folder(&below, &path, depth + 1),
                     Err(_) => ControlFlow::Continue(()),
                 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use brigade_base::pinned_files::PinnedFiles;
+use brigade_core::Hash;
 use brigade_core::permission::Permissions;
 use serde::Deserialize;
 
@@ -33,6 +35,12 @@ pub struct SkillProblem {
 impl Skills {
     /// Finds the skills in these folders. If two have the same name, the earlier folder wins.
     pub fn discover(folders: &[PathBuf]) -> (Skills, Vec<SkillProblem>) {
+        Skills::discover_pinned(folders, &PinnedFiles::default())
+    }
+
+    /// Finds the skills in these folders. Files in pinned directories are used only with their pinned content, now and
+    /// when an agent reads them.
+    pub fn discover_pinned(folders: &[PathBuf], pinned: &PinnedFiles) -> (Skills, Vec<SkillProblem>) {
         let mut found = BTreeMap::new();
         let mut problems = Vec::new();
         let all: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
@@ -42,7 +50,7 @@ impl Skills {
             if folder.canonicalize().is_ok_and(|root| !searched.insert(root)) {
                 continue;
             }
-            scan_folder(folder, &all, &mut found, &mut problems);
+            scan_folder(folder, &all, pinned, &mut found, &mut problems);
         }
         let left_out: Vec<String> = found.keys().skip(MAX_SKILLS).cloned().collect();
         for name in left_out {
@@ -71,6 +79,7 @@ impl Skill {
 fn scan_folder(
     folder: &Path,
     all: &[PathBuf],
+    pinned: &PinnedFiles,
     found: &mut BTreeMap<String, Skill>,
     problems: &mut Vec<SkillProblem>,
 ) {
@@ -87,7 +96,7 @@ fn scan_folder(
     }
     for name in names {
         let path = folder.join(&name);
-        let skill = match read(&root, all, &name) {
+        let skill = match read(&root, all, pinned, &name) {
             Ok(Some(skill)) => skill,
             Ok(None) => continue,
             Err(cause) => {
@@ -128,7 +137,12 @@ fn candidate_names(folder: &Path) -> Result<BTreeSet<String>, String> {
 
 /// Reads one skill. Returns `None` if the folder contains none, or if it links into another of the folders, where
 /// the skill is found.
-fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, String> {
+fn read(
+    root: &Workspace,
+    all: &[PathBuf],
+    pinned: &PinnedFiles,
+    name: &str,
+) -> Result<Option<Skill>, String> {
     let workspace = match Workspace::open(&root.root().join(name)) {
         Ok(workspace) => workspace,
         Err(FileError::NotAFolder { .. }) => return Ok(None),
@@ -146,9 +160,13 @@ fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, 
         Err(FileError::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(format!("{SKILL_FILE}: {}", explain(error))),
     };
+    pinned
+        .check(&files.workspace().root().join(SKILL_FILE), Some(Hash::of(&content)))
+        .map_err(|changed| format!("{SKILL_FILE} is not used: {changed}"))?;
     let text = String::from_utf8(content).map_err(|_| format!("{SKILL_FILE} is not UTF-8"))?;
     let (head, body) = parse(&text).map_err(|cause| format!("{SKILL_FILE}: {cause}"))?;
-    Ok(Some(Skill { name: head.name, description: head.description, body: body.into(), files }))
+    let pinned = pinned.clone();
+    Ok(Some(Skill { name: head.name, description: head.description, body: body.into(), files, pinned }))
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,6 +1,7 @@
 //! `skill`: reads the instructions and files of a skill. Agent definitions decide which agents have it.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -164,6 +165,11 @@ fn read_skill_file(skill: &Skill, file: &str) -> ToolOutput {
             return ToolOutput::error(format!("cannot read `{path}` of the skill `{name}`: {cause}"));
         }
     };
+    let real = lines.seen.as_ref().map_or(Path::new(file), |seen| Path::new(&seen.path));
+    let real = skill.files.workspace().root().join(real);
+    if let Err(changed) = skill.pinned.check(&real, lines.seen.as_ref().map(|seen| seen.hash)) {
+        return ToolOutput::error(format!("cannot read `{path}` of the skill `{name}`: {changed}."));
+    }
     if lines.binary {
         return ToolOutput::error(format!(
             "`{path}` of the skill `{name}` is a binary file and is not shown"

@@ -6,7 +6,7 @@ use std::time::Duration;
 use brigade_core::ToolOutput;
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
-use brigade_core::permission::{Action, ActionKind, Subject, Verdict};
+use brigade_core::permission::{Action, ActionKind, AskReason, Subject, Verdict};
 use reqwest::{Response, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -223,8 +223,8 @@ fn check_redirect(next: &WebUrl, from: &WebUrl, files: &Files) -> Result<(), Fet
     let action = Action { tool: "a fetch", kind: ActionKind::Pure, subject: Subject::Host(next.host()) };
     let host = sanitize_line(next.host());
     match files.permissions().check(&action) {
-        Verdict::Allow | Verdict::Ask { rule: None } => Ok(()),
-        Verdict::Ask { rule: Some(rule) } => Err(FetchFailure::ForbiddenByRule(format!(
+        Verdict::Allow | Verdict::Ask { reason: AskReason::Mode | AskReason::Protected(_) } => Ok(()),
+        Verdict::Ask { reason: AskReason::Rule(rule) } => Err(FetchFailure::ForbiddenByRule(format!(
             "it redirects to {host}, for which the rule `{rule}` requires approval"
         ))),
         Verdict::Deny { reason } => {

@@ -83,21 +83,65 @@ fn agent_reaches_only_its_own_folders() {
 }
 
 #[test]
-fn protected_folders_are_never_written() {
+fn files_of_git_are_never_written() {
     let harness = ToolHarness::new();
-    harness
-        .put(".git/config", "c")
-        .put("sub/.git/hooks/a", "h")
-        .link("g", ".git")
-        .put(".brigade/config.toml", "");
-    harness.link("b", ".brigade");
-    let paths = [".git/hooks/pre-commit", ".GIT/config", "sub/.git/hooks/a", "g/config", "x/.Git/y", ".git"];
-    for path in paths.into_iter().chain([".brigade/config.toml", "b/agents/x.md", "g/new"]) {
+    harness.put(".git/config", "c").put("sub/.git/hooks/a", "h").link("g", ".git");
+    for path in [".git/index", ".GIT/refs/x", "sub/.git/objects/a", "x/.Git/y", ".git", "g/index", "g/new"] {
         let error = harness.edit("write_file", json!({ "path": path, "content": "x" })).unwrap_err();
-        assert!(error.contains("never write."), "{path}: {error}");
+        assert!(error.contains("never write below `.git`"), "{path}: {error}");
         assert!(harness.files.replace(path, b"x", None).is_err());
     }
     assert_eq!(harness.get(".git/config"), "c");
     assert!(!harness.path("x").exists());
     assert!(harness.edit("write_file", json!({ "path": ".gitignore", "content": "x" })).is_ok());
+}
+
+/// The approval of a call covers only the name in it, so a link to a protected file is not followed.
+#[test]
+fn protected_files_cannot_be_reached_under_another_name() {
+    let harness = ToolHarness::new();
+    harness
+        .put(".git/config", "c")
+        .put(".git/hooks/a", "h")
+        .put(".brigade/config.toml", "b")
+        .put("AGENTS.md", "a")
+        .put("sub/.vscode/tasks.json", "t")
+        .put(".env", "KEY=1");
+    harness.link("g", ".git").link("b", ".brigade").link("notes", "AGENTS.md").link("code", "sub/.vscode");
+    harness.link("vars", ".env");
+    let edits = ["g/config", "g/hooks/new", "b/agents/x.md", "notes", "code/tasks.json", "vars"];
+    for path in edits {
+        let error = harness.edit("write_file", json!({ "path": path, "content": "x" })).unwrap_err();
+        assert!(error.contains("resolves to") && error.contains("to request approval"), "{path}: {error}");
+        assert!(harness.files.replace(path, b"x", None).is_err());
+    }
+    let error = harness.files.read("vars", CAP).unwrap_err();
+    assert!(matches!(error, FileError::ProtectedRealPath { .. }), "{error:?}");
+    assert!(!harness.error("read_file", json!({ "path": "vars" })).contains("KEY"));
+    assert_eq!(harness.files.read("notes", CAP).unwrap(), b"a");
+    // Renamed ancestors: the real path counts.
+    std::fs::rename(harness.path("sub"), harness.path("moved")).unwrap();
+    harness.link("again", "moved");
+    let error = harness.files.replace("again/.vscode/tasks.json", b"x", None).unwrap_err();
+    assert!(matches!(error, FileError::ProtectedRealPath { .. }), "{error:?}");
+}
+
+#[test]
+fn searches_skip_secrets_and_name_them() {
+    let harness = ToolHarness::new();
+    harness.put(".env", "KEY=1").put("sub/id_rsa", "KEY=2").put("certs/a.pem", "KEY=3").put("code", "KEY=4");
+    harness.put(".env.example", "KEY=");
+    let found = harness.ok("grep", json!({ "pattern": "KEY=[0-9]" }));
+    let note = "(not searched, because they can contain secrets: .env, certs/a.pem, sub/id_rsa)";
+    assert_eq!(found, format!("code:1: KEY=4\n{note}\n"));
+    assert_eq!(harness.ok("grep", json!({ "pattern": "KEY=4", "glob": "code" })), "code:1: KEY=4\n");
+    // Their names are no secret.
+    assert!(harness.ok("list_dir", json!({})).contains(".env\n"));
+    assert!(harness.ok("glob", json!({ "pattern": "**/*" })).contains("sub/id_rsa\n"));
+    let allow = vec!["read_file(./.env)".parse().unwrap()];
+    let harness = ToolHarness::with(Permissions { mode: Mode::Plan, allow, ..Permissions::default() }, &[""]);
+    harness.put(".env", "KEY=1").put("sub/.env", "KEY=2").link("vars", ".env");
+    let note = "(not searched, because they can contain secrets: sub/.env)";
+    assert_eq!(harness.ok("grep", json!({ "pattern": "KEY" })), format!(".env:1: KEY=1\n{note}\n"));
+    assert_eq!(harness.files.read("vars", CAP).unwrap(), b"KEY=1");
 }
