@@ -1,7 +1,9 @@
 //! From the authority of a session to the sandbox of its commands.
 
+mod program_state;
 mod protected;
 mod secrets;
+mod servers;
 mod temporary;
 
 use std::ffi::OsString;
@@ -11,7 +13,10 @@ use std::sync::Arc;
 
 use brigade_core::grant::{Access, Authority};
 pub use brigade_core::sandbox::SandboxMode;
-use brigade_sandbox::{Confinement, Job, Network, Sandbox, SandboxLimits};
+pub use brigade_sandbox::Network;
+use brigade_sandbox::{Confinement, Job, Sandbox, SandboxLimits};
+pub(crate) use servers::ServerProgram;
+pub use servers::{ServerAccess, ServerOrigin, ServerSandbox};
 pub use temporary::TemporaryDirectory;
 
 /// Settings of the sandbox in which commands of agents run.
@@ -75,7 +80,7 @@ impl SandboxSettings {
     }
 
     /// Sandbox of a session. The authority can only narrow the settings.
-    fn mode_of(&self, authority: &Authority) -> SandboxMode {
+    pub fn mode_of(&self, authority: &Authority) -> SandboxMode {
         authority.sandbox.unwrap_or(self.mode).min(self.mode)
     }
 
@@ -261,7 +266,7 @@ fn add_git_settings(variables: &mut Vec<(String, String)>) {
 }
 
 /// Variables without those that lead to what the sandbox hides.
-fn visible_variables(confinement: &Confinement, variables: &[(String, String)]) -> Vec<(String, String)> {
+pub(crate) fn visible_variables(confinement: &Confinement, variables: &[(String, String)]) -> Vec<(String, String)> {
     let Confinement::Sandbox(sandbox) = confinement else { return variables.to_vec() };
     let is_allowed = |value: &str| {
         let path = value.strip_prefix("unix:path=").or(value.strip_prefix("unix://")).unwrap_or(value);
