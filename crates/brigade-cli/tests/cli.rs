@@ -40,6 +40,7 @@ mod retries;
 mod rounds;
 mod sandbox;
 mod schema;
+mod server_sandbox;
 mod session_ref;
 mod sessions;
 mod stories;

@@ -127,7 +127,7 @@ fn is_named(program: &ServerProgram<'_>, name: &str) -> bool {
 /// Whether a word is a package or script of this name: `@scope/name@1.2`, `/a/name/dist/index.js`.
 fn package_names(word: &str, name: &str) -> bool {
     let without_version = match word.rsplit_once('@') {
-        Some((package, _)) if !package.is_empty() => package,
+        Some((package, version)) if !package.is_empty() && !version.contains('/') => package,
         _ => word,
     };
     let stem = |part: &str| part.split_once('.').map_or(part, |(stem, _)| stem).to_owned();

@@ -29,7 +29,7 @@ pub struct ServerSandbox {
 /// Access of a server, as its configuration entry sets it.
 #[derive(Debug, Clone, Default)]
 pub struct ServerAccess {
-    /// Sandbox that the entry chooses. It can be wider than `sandbox.mode`, so a project must not set a wider one.
+    /// Sandbox that the entry chooses. That of the user can be wider than `sandbox.mode`.
     pub mode: Option<SandboxMode>,
     /// Origin of the entry.
     pub origin: ServerOrigin,
@@ -67,13 +67,22 @@ pub(crate) struct ServerProgram<'a> {
 }
 
 impl ServerSandbox {
-    /// Sandbox of a server that works in this workspace. Path rules of `permissions` hide and protect files.
+    /// Sandbox of a server that works in this workspace. Path rules of `permissions` hide and protect files. The entry of a
+    /// project can only narrow the mode.
     pub fn new(
         settings: Arc<SandboxSettings>,
         workspace: PathBuf,
         permissions: Permissions,
         access: ServerAccess,
     ) -> ServerSandbox {
+        let access = match access.origin {
+            ServerOrigin::User => access,
+            ServerOrigin::Project => ServerAccess {
+                mode: access.mode.map(|mode| mode.min(settings.mode)),
+                origin: ServerOrigin::Project,
+                ..ServerAccess::default()
+            },
+        };
         let mode = access.mode.unwrap_or(settings.mode);
         ServerSandbox { settings, workspace, permissions: Arc::new(permissions), access, mode }
     }
@@ -174,7 +183,7 @@ impl ServerSandbox {
             temporary: temporary.create()?.map(Into::into),
             sockets: os_strings(existing(sockets.into_iter()).into_iter()),
             network: self.access.network,
-            nested_namespaces: self.access.nested_namespaces && is_of_user,
+            nested_namespaces: self.access.nested_namespaces,
             limits: self.settings.limits,
             allow_landlock_only: true,
         })))
@@ -182,35 +191,27 @@ impl ServerSandbox {
 
     /// Whether the user lets the server read a path that looks like a secret.
     fn is_granted(&self, path: &Path) -> bool {
-        let read = match self.access.origin {
-            ServerOrigin::User => &[&self.settings.read[..], &self.access.read][..],
-            ServerOrigin::Project => &[&self.settings.read[..]][..],
-        };
-        read.iter().copied().flatten().any(|read| path.starts_with(read))
+        self.settings.read.iter().chain(&self.access.read).any(|read| path.starts_with(read))
     }
 
     /// Directories and files with the state of the program. Those that are missing are created, as the program itself would
     /// do. If that fails, the program reports it.
     fn state(&self, known: &ProgramState) -> Vec<PathBuf> {
         use std::os::unix::fs::DirBuilderExt;
-        let own = match self.access.origin {
-            ServerOrigin::User => &self.access.state[..],
-            ServerOrigin::Project => &[],
-        };
-        for directory in known.directories.iter().chain(own) {
+        let directories = || known.directories.iter().chain(&self.access.state);
+        for directory in directories() {
             if directory.symlink_metadata().is_err() {
                 let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
             }
         }
-        existing(known.directories.iter().chain(own).chain(&known.files).cloned())
+        existing(directories().chain(&known.files).cloned())
     }
 
     /// Paths that are readable even if they are below `/tmp`: a program of the user may be there.
     fn visible(&self, workspace: &Path, program: &ServerProgram<'_>) -> Vec<PathBuf> {
         let mut visible = vec![workspace.to_path_buf(), program.directory.to_path_buf()];
-        visible.extend(self.settings.read.iter().cloned());
+        visible.extend(self.settings.read.iter().chain(&self.access.read).cloned());
         if self.access.origin == ServerOrigin::User {
-            visible.extend(self.access.read.iter().cloned());
             let words = std::iter::once(program.command).chain(program.arguments.iter().map(String::as_str));
             visible.extend(words.map(PathBuf::from).filter(|path| path.is_absolute()));
         }
