@@ -13,9 +13,7 @@ use brigade_sandbox::{ExitReason, GuardCommand, GuardError, Job, single_quoted};
 use tokio::net::UnixStream;
 use tracing::debug;
 
-use crate::sandbox::{
-    SandboxError, ServerProgram, ServerSandbox, TemporaryDirectory, visible_variables,
-};
+use crate::sandbox::{SandboxError, ServerProgram, ServerSandbox, TemporaryDirectory, visible_variables};
 use crate::secret::Secret;
 pub use close_reason::CloseReason;
 pub use lines::{BoundedLine, BoundedLines};

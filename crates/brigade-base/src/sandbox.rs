@@ -266,7 +266,10 @@ fn add_git_settings(variables: &mut Vec<(String, String)>) {
 }
 
 /// Variables without those that lead to what the sandbox hides.
-pub(crate) fn visible_variables(confinement: &Confinement, variables: &[(String, String)]) -> Vec<(String, String)> {
+pub(crate) fn visible_variables(
+    confinement: &Confinement,
+    variables: &[(String, String)],
+) -> Vec<(String, String)> {
     let Confinement::Sandbox(sandbox) = confinement else { return variables.to_vec() };
     let is_allowed = |value: &str| {
         let path = value.strip_prefix("unix:path=").or(value.strip_prefix("unix://")).unwrap_or(value);

@@ -298,10 +298,8 @@ impl Processes {
     /// Takes a slot on a running process of this kind, if one is free.
     fn free_slot(&mut self, kind: &ProcessKind, limit: usize) -> Option<SessionSlot> {
         self.list.retain(|process| process.peer.is_usable());
-        let mut fitting = self
-            .list
-            .iter()
-            .filter(|process| process.kind == *kind && !process.peer.is_unresponsive());
+        let mut fitting =
+            self.list.iter().filter(|process| process.kind == *kind && !process.peer.is_unresponsive());
         fitting.find_map(|process| process.peer.take_slot(limit))
     }
 }

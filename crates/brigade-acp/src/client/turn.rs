@@ -126,15 +126,17 @@ impl Turn {
                 self.out.push_back(Err(ModelError::Fatal(INTERRUPTED.to_owned())));
                 return;
             }
-            None => match self.pool.open(&self.request.session, &self.target, self.mode(), self.sandbox()).await {
-                Ok(OpenedSession { session, warning }) => {
-                    self.out.extend(warning.map(|warning| Ok(Chunk::Waiting(warning))));
-                    lock(&session.state).delivered = user_messages.len();
-                    self.prompt(&session, first_prompt(&self.request));
-                    (session, None)
+            None => {
+                match self.pool.open(&self.request.session, &self.target, self.mode(), self.sandbox()).await {
+                    Ok(OpenedSession { session, warning }) => {
+                        self.out.extend(warning.map(|warning| Ok(Chunk::Waiting(warning))));
+                        lock(&session.state).delivered = user_messages.len();
+                        self.prompt(&session, first_prompt(&self.request));
+                        (session, None)
+                    }
+                    Err(cause) => return self.fail(&cause.to_string()),
                 }
-                Err(cause) => return self.fail(&cause.to_string()),
-            },
+            }
         };
         let (server, session_id) = (&self.target.server.name, self.request.session.as_str());
         debug!(target: "brigade::acp", server, session = session_id, turn = self.request.turn, "prompt sent");

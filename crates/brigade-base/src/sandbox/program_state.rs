@@ -11,7 +11,7 @@ pub(super) struct ProgramState {
     pub(super) directories: Vec<PathBuf>,
     /// Files that it writes to.
     pub(super) files: Vec<PathBuf>,
-    /// Directories whose changes are discarded, because other programs run what is in them.
+    /// Directories whose changes are discarded, because other programs run what is in them. Missing ones are created.
     pub(super) discarded: Vec<PathBuf>,
     /// Settings among its state that name programs to run. It cannot change them.
     pub(super) control: Vec<PathBuf>,
@@ -85,13 +85,20 @@ const KNOWN: [Known; 6] = [
 const LAUNCHERS: [&str; 10] =
     ["bun", "bunx", "deno", "env", "node", "npx", "pnpm", "python", "python3", "uvx"];
 
+/// Directories in which programs store the packages that they run.
+const PACKAGE_CACHES: [(&str, &[&str]); 6] = [
+    ("bunx", &[".bun/install/cache"]),
+    ("deno", &[".cache/deno"]),
+    ("npx", &[".npm"]),
+    ("pnpm", &[".cache/pnpm", ".local/share/pnpm"]),
+    ("uv", &[".cache/uv", ".local/share/uv"]),
+    ("uvx", &[".cache/uv", ".local/share/uv"]),
+];
+
 impl ProgramState {
     /// State of a program that is known by its name or by the name of its package.
     pub(super) fn of(program: &ServerProgram<'_>, home: Option<&Path>) -> ProgramState {
-        let Some(known) = KNOWN.iter().find(|known| known.names.iter().any(|name| is_named(program, name)))
-        else {
-            return ProgramState::default();
-        };
+        let known = KNOWN.iter().find(|known| known.names.iter().any(|name| is_named(program, name)));
         let variable = |name: &str| {
             let value = program.environment.iter().find(|(variable, _)| variable == name);
             value.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute())
@@ -100,6 +107,12 @@ impl ProgramState {
             return ProgramState::default();
         };
         let below_home = |paths: &[&str]| paths.iter().map(|path| home.join(path)).collect::<Vec<_>>();
+        let command = base_name(program.command);
+        let caches = PACKAGE_CACHES.iter().filter(|(name, _)| *name == command);
+        let caches = caches.flat_map(|(_, caches)| below_home(caches));
+        let Some(known) = known else {
+            return ProgramState { discarded: caches.collect(), ..ProgramState::default() };
+        };
         let mut directories = below_home(known.directories);
         if let (Some(first), Some((name, below))) = (directories.first_mut(), known.variable)
             && let Some(root) = variable(name)
@@ -111,7 +124,7 @@ impl ProgramState {
             control: control.into_iter().flatten().collect(),
             directories,
             files: below_home(known.files),
-            discarded: below_home(known.discarded),
+            discarded: below_home(known.discarded).into_iter().chain(caches).collect(),
         }
     }
 }
@@ -124,16 +137,21 @@ fn is_named(program: &ServerProgram<'_>, name: &str) -> bool {
         || (LAUNCHERS.contains(&command) && package().is_some_and(|package| package_names(package, name)))
 }
 
-/// Whether a word is a package or script of this name: `@scope/name@1.2`, `/a/name/dist/index.js`.
+/// Whether a word is a package or script of this name: `@scope/name@1.2`, `/a/node_modules/name/index.js`, `/a/name.js`.
 fn package_names(word: &str, name: &str) -> bool {
-    let without_version = match word.rsplit_once('@') {
-        Some((package, version)) if !package.is_empty() && !version.contains('/') => package,
-        _ => word,
+    let without_scope = |package: &str| match package.strip_prefix('@').and_then(|rest| rest.split_once('/'))
+    {
+        Some((_scope, package)) => package.to_owned(),
+        None => package.to_owned(),
     };
-    let stem = |part: &str| part.split_once('.').map_or(part, |(stem, _)| stem).to_owned();
-    // Only the last parts of a path count: the name of the package and of the script.
-    let parts: Vec<&str> = without_version.rsplit('/').take(4).collect();
-    parts.iter().any(|part| *part == name || stem(part) == name)
+    match word.rsplit_once("node_modules/") {
+        Some((_, package)) => without_scope(package).split('/').next() == Some(name),
+        None if word.starts_with(['/', '.']) => {
+            let script = base_name(word);
+            script.split_once('.').map_or(script, |(stem, _)| stem) == name
+        }
+        None => without_scope(word).split('@').next() == Some(name),
+    }
 }
 
 fn base_name(command: &str) -> &str {
@@ -166,10 +184,20 @@ mod tests {
         assert_eq!(directories("npx", &["-y", "@zed-industries/claude-code-acp"], &[]), claude);
         let script = "/cache/node_modules/@google/gemini-cli/bundle/gemini.js";
         assert_eq!(directories("node", &[script, "--acp"], &[]), [PathBuf::from("/home/me/.gemini")]);
-        for (command, arguments) in
-            [("claudette", &[][..]), ("cat", &["claude"][..]), ("npx", &["-y", "my-claude"][..]), ("node", &[])]
-        {
-            assert_eq!(directories(command, arguments, &[]), Vec::<PathBuf>::new(), "{command}");
+        for (command, arguments) in [
+            ("claudette", &[][..]),
+            ("cat", &["claude"]),
+            ("npx", &["-y", "my-claude"]),
+            ("node", &[]),
+            ("node", &["/src/claude/dist/index.js"]),
+            ("npx", &["claude/other"]),
+            ("npx", &["@claude/other"]),
+        ] {
+            assert_eq!(
+                directories(command, arguments, &[]),
+                Vec::<PathBuf>::new(),
+                "{command} {arguments:?}"
+            );
         }
     }
 

@@ -13,7 +13,8 @@ use brigade_sandbox::{Confinement, Network, Sandbox};
 use super::program_state::ProgramState;
 use super::temporary::TemporaryDirectory;
 use super::{
-    CACHES, SandboxError, SandboxMode, SandboxSettings, contains_any, existing, os_strings, protected, secrets,
+    CACHES, SandboxError, SandboxMode, SandboxSettings, contains_any, existing, os_strings, protected,
+    secrets,
 };
 
 /// Sandbox of a server: the settings, and the access that its configuration entry gives. The default is no sandbox.
@@ -65,6 +66,9 @@ pub(crate) struct ServerProgram<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) environment: &'a [(String, String)],
 }
+
+/// Directories of the host that are never visible as a whole.
+const PRIVATE: [&str; 4] = ["/dev", "/run", "/tmp", "/var/tmp"];
 
 impl ServerSandbox {
     /// Sandbox of a server that works in this workspace. Path rules of `permissions` hide and protect files. The entry of a
@@ -152,7 +156,11 @@ impl ServerSandbox {
             writable.extend(existing(self.access.write.iter().cloned()));
         }
         let scan = secrets::scan(&workspace, &self.permissions)?;
-        let is_state = |path: &PathBuf| state.iter().any(|state| path.starts_with(state));
+        // Secrets below a directory that the entry names stay hidden, because it may be a whole home directory.
+        let is_state = |path: &PathBuf| {
+            let mut own = known.directories.iter().chain(&known.files);
+            own.any(|own| path.starts_with(own)) || self.access.state.contains(path)
+        };
         let homes = homes(self.settings.home.as_deref(), &program);
         let hidden = homes.iter().flat_map(|home| secrets::in_home(home)).chain(scan.hidden);
         let hidden = hidden.filter(|path| !self.is_granted(path) && !is_state(path));
@@ -199,7 +207,7 @@ impl ServerSandbox {
     fn state(&self, known: &ProgramState) -> Vec<PathBuf> {
         use std::os::unix::fs::DirBuilderExt;
         let directories = || known.directories.iter().chain(&self.access.state);
-        for directory in directories() {
+        for directory in directories().chain(&known.discarded) {
             if directory.symlink_metadata().is_err() {
                 let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
             }
@@ -207,7 +215,8 @@ impl ServerSandbox {
         existing(directories().chain(&known.files).cloned())
     }
 
-    /// Paths that are readable even if they are below `/tmp`: a program of the user may be there.
+    /// Paths that are readable even if they are below `/tmp` or `/run`: a program of the user may be there, and the
+    /// addresses of name servers.
     fn visible(&self, workspace: &Path, program: &ServerProgram<'_>) -> Vec<PathBuf> {
         let mut visible = vec![workspace.to_path_buf(), program.directory.to_path_buf()];
         visible.extend(self.settings.read.iter().chain(&self.access.read).cloned());
@@ -215,7 +224,13 @@ impl ServerSandbox {
             let words = std::iter::once(program.command).chain(program.arguments.iter().map(String::as_str));
             visible.extend(words.map(PathBuf::from).filter(|path| path.is_absolute()));
         }
-        existing(visible.into_iter())
+        if self.access.network == Network::On {
+            visible.push(PathBuf::from("/etc/resolv.conf"));
+        }
+        let mut visible = existing(visible.into_iter());
+        // An argument such as `/tmp` must not uncover all of it.
+        visible.retain(|path| !PRIVATE.iter().any(|private| Path::new(private).starts_with(path)));
+        visible
     }
 }
 

@@ -230,8 +230,7 @@ impl Server {
                 environment.extend(pairs(env)?);
                 let folder = cwd.as_deref().map(&fill).transpose()?.unwrap_or_default();
                 let command = fill(command)?;
-                let origin =
-                    if self.is_from_project { ServerOrigin::Project } else { ServerOrigin::User };
+                let origin = if self.is_from_project { ServerOrigin::Project } else { ServerOrigin::User };
                 let entry = ServerEntry { kind: ServerKind::Mcp, origin, command: &command, guard };
                 Transport::Stdio(StdioCommand {
                     guard: guard.clone(),

@@ -57,7 +57,9 @@ fn serve() {
             "session/set_mode" => json!({}),
             _ if id.is_null() => continue,
             _ => {
-                send(json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }));
+                send(
+                    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }),
+                );
                 continue;
             }
         };
@@ -182,8 +184,12 @@ fn mcp_server_without_a_sandbox_has_the_rights_of_the_user() {
 fn server_does_not_see_the_sessions() {
     let place = Place::new();
     place.configure(json!({ "read": [place.path("home")] }));
-    let output = place.mcp(&format!("ls {0}; cat {0}/config.json; echo end", place.path("home").display()), &[]);
-    assert!(output.contains("end") && !output.contains("sessions.db") && !output.contains("mcpServers"), "{output}");
+    let output =
+        place.mcp(&format!("ls {0}; cat {0}/config.json; echo end", place.path("home").display()), &[]);
+    assert!(
+        output.contains("end") && !output.contains("sessions.db") && !output.contains("mcpServers"),
+        "{output}"
+    );
 }
 
 #[test]
@@ -194,11 +200,17 @@ fn entry_of_the_user_grants_access() {
     let attack = "cat ~/.ssh/id; echo out > ../outside/file; echo s > ~/.tool/state/file; echo in > new";
     let output = place.mcp(attack, &[]);
     assert!(output.contains("CANARY"), "{output}");
-    assert_eq!((place.read("outside/file"), place.read("user/.tool/state/file")), ("out\n".into(), "s\n".into()));
+    assert_eq!(
+        (place.read("outside/file"), place.read("user/.tool/state/file")),
+        ("out\n".into(), "s\n".into())
+    );
     fs::remove_file(place.path("work/new")).unwrap();
     place.configure(json!({ "mode": "read-only", "write": [outside], "state": [state] }));
     place.mcp("echo 2 > ../outside/file; echo 2 > ~/.tool/state/file; echo in > new", &[]);
-    assert_eq!((place.read("outside/file"), place.read("user/.tool/state/file")), ("out\n".into(), "2\n".into()));
+    assert_eq!(
+        (place.read("outside/file"), place.read("user/.tool/state/file")),
+        ("out\n".into(), "2\n".into())
+    );
     assert!(!place.path("work/new").exists());
 }
 
@@ -258,10 +270,15 @@ fn server_whose_sandbox_cannot_be_enforced_is_not_started() {
     let refused = "warning: MCP server 'bad': cannot start the server: it cannot run in a sandbox: `/usr` contains system";
     place.run(Script::new().reply("fine"), &ON).exits_with(0).stderr_contains(refused);
     let done = place.run(delegating("echo ran"), &[&ON[..], &["--mode", "auto"]].concat());
-    assert!(done.stdout.contains("it cannot run in a sandbox") && !done.stdout.contains("ran\n"), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("it cannot run in a sandbox") && !done.stdout.contains("ran\n"),
+        "{}",
+        done.stdout
+    );
     // The home directory is the workspace.
     place.configure(json!({}));
-    let mut command = place.home.command(&["run", "--model", &place.home.script(Script::new().reply("fine")), "task"]);
+    let mut command =
+        place.home.command(&["run", "--model", &place.home.script(Script::new().reply("fine")), "task"]);
     let done = CommandResult::run(command.args(ON).env("HOME", place.path("work")));
     done.exits_with(0).stderr_contains("because the workspace contains your home directory");
 }
@@ -289,7 +306,8 @@ fn hostile_agent_cannot_write_the_workspace_in_plan_and_ask() {
 fn role_with_a_narrower_sandbox_gets_another_process_of_an_agent() {
     let place = Place::new();
     let mut config = place.config(json!({}));
-    config["swarm"]["roles"] = json!({ "wide": { "acp": "bad" }, "narrow": { "acp": "bad", "sandbox": "read-only" } });
+    config["swarm"]["roles"] =
+        json!({ "wide": { "acp": "bad" }, "narrow": { "acp": "bad", "sandbox": "read-only" } });
     place.home.write("home/config.json", &config.to_string());
     let task = |role: &str| {
         call("delegate", json!({ "role": role, "task": format!("!echo x > {role}; echo {role} is done") }))
@@ -340,7 +358,8 @@ fn doctor_lists_servers_with_their_sandbox() {
 #[test]
 fn brigade_as_a_server_runs_without_a_sandbox_and_within_that_of_its_caller() {
     let place = Place::new();
-    let inner = Script::new().turns([call("shell", json!({ "command": "echo x > inner; cat .env" })), reply("{results}")]);
+    let inner = Script::new()
+        .turns([call("shell", json!({ "command": "echo x > inner; cat .env" })), reply("{results}")]);
     let inner = format!("script:{}", place.home.write("inner.toml", &inner.to_string()).display());
     let server = json!({ "command": env!("CARGO_BIN_EXE_brigade"), "args": ["mcp", "--model", inner],
         "env": { "BRIGADE_HOME": place.home.home() } });

@@ -32,8 +32,7 @@ impl Place {
 
     fn confinement(&self, server: &ServerSandbox, command: &str) -> Option<Sandbox> {
         let directory = self.path("home/project");
-        let program =
-            ServerProgram { command, arguments: &[], directory: &directory, environment: &[] };
+        let program = ServerProgram { command, arguments: &[], directory: &directory, environment: &[] };
         match server.confinement(program, &TemporaryDirectory::default()).unwrap() {
             Confinement::None => None,
             Confinement::Sandbox(sandbox) => Some(*sandbox),
@@ -61,7 +60,8 @@ fn server_of_the_user_writes_to_the_workspace_and_to_what_its_entry_names() {
         ..ServerAccess::default()
     };
     let found = place.sandbox(&place.server(SandboxMode::Workspace, access.clone()));
-    let writable = ["home/.tool/state", "home/extra", "home/project"].map(|name| place.path(name).into_os_string());
+    let writable =
+        ["home/.tool/state", "home/extra", "home/project"].map(|name| place.path(name).into_os_string());
     assert_eq!(found.writable, writable);
     assert_eq!((found.network, found.nested_namespaces), (Network::On, true));
     assert!(has(&found.hidden, &place.path("home/project/.env")));
@@ -159,11 +159,42 @@ fn workspace_that_contains_the_home_directory_is_refused() {
         home: Some(place.path("home")),
         ..SandboxSettings::default()
     };
-    let server =
-        ServerSandbox::new(Arc::new(settings), place.path(""), Permissions::default(), ServerAccess::default());
+    let server = ServerSandbox::new(
+        Arc::new(settings),
+        place.path(""),
+        Permissions::default(),
+        ServerAccess::default(),
+    );
     let directory = place.path("home");
     let program =
         ServerProgram { command: "server", arguments: &[], directory: &directory, environment: &[] };
     let refused = server.confinement(program, &TemporaryDirectory::default());
     assert!(matches!(refused, Err(SandboxError::Home)));
+}
+
+#[test]
+fn state_that_is_a_home_directory_uncovers_no_secret() {
+    let place = Place::new();
+    let access = ServerAccess { state: vec![place.path("home")], ..ServerAccess::default() };
+    let found = place.sandbox(&place.server(SandboxMode::Workspace, access));
+    assert!(has(&found.hidden, &place.path("home/.ssh")) && has(&found.hidden, &place.path("home/data")));
+    let access = ServerAccess { state: vec![place.path("home/.ssh")], ..ServerAccess::default() };
+    let found = place.sandbox(&place.server(SandboxMode::Workspace, access));
+    assert!(!has(&found.hidden, &place.path("home/.ssh")) && has(&found.writable, &place.path("home/.ssh")));
+}
+
+#[test]
+fn arguments_uncover_no_private_directory() {
+    let place = Place::new();
+    let server = place.server(SandboxMode::Workspace, ServerAccess::default());
+    let (directory, file) = (place.path("home/project"), place.path("home/extra"));
+    let arguments = ["/tmp", "/", "/run", file.to_str().unwrap(), "relative"].map(str::to_owned);
+    let program =
+        ServerProgram { command: "npx", arguments: &arguments, directory: &directory, environment: &[] };
+    let Confinement::Sandbox(found) = server.confinement(program, &TemporaryDirectory::default()).unwrap()
+    else {
+        panic!("there is no sandbox")
+    };
+    assert_eq!(found.visible, [file.into_os_string(), directory.into_os_string()]);
+    assert!(has(&found.discarded, &place.path("home/.npm")), "it is created for npx");
 }

@@ -20,7 +20,9 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
     };
     if offline {
         let names = settings.acp.iter().map(|server| server.name.as_str());
-        return Ok(names.map(|name| Finding::note(format!("{name}: not started{}", sandbox(name)))).collect());
+        return Ok(names
+            .map(|name| Finding::note(format!("{name}: not started{}", sandbox(name))))
+            .collect());
     }
     block_on(async {
         let (acp, problems) = setup::external_agents(settings)?;

@@ -24,9 +24,9 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
     let sandboxes = sandboxes(settings)?;
     let sandbox = |name: &str| sandboxes.get(&name.to_ascii_lowercase()).cloned().unwrap_or_default();
     if offline {
-        let named = wanted.iter().map(|server| {
-            Finding::note(format!("{}: not started{}", server.name, sandbox(&server.name)))
-        });
+        let named = wanted
+            .iter()
+            .map(|server| Finding::note(format!("{}: not started{}", server.name, sandbox(&server.name))));
         return Ok(named.chain(disabled).collect());
     }
     let (servers, problems) = block_on(setup::try_start_mcp_servers(settings))??;
