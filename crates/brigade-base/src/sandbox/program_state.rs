@@ -60,7 +60,7 @@ const KNOWN: [Known; 6] = [
         variable: Some(("XDG_DATA_HOME", "opencode")),
         directories: &[".local/share/opencode", ".local/state/opencode"],
         files: &[],
-        discarded: &[".config/opencode"],
+        discarded: &[".cache/opencode", ".config/opencode"],
         control: &["bin"],
     },
     Known {
@@ -68,7 +68,7 @@ const KNOWN: [Known; 6] = [
         variable: Some(("XDG_DATA_HOME", "goose")),
         directories: &[".local/share/goose", ".local/state/goose"],
         files: &[],
-        discarded: &[".config/goose"],
+        discarded: &[".cache/goose", ".config/goose"],
         control: &[],
     },
     Known {

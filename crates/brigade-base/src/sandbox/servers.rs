@@ -46,6 +46,8 @@ pub struct ServerAccess {
     pub network: Network,
     /// Whether the program may create user namespaces for a sandbox of its own.
     pub nested_namespaces: bool,
+    /// Whether it keeps its own agents within the sandbox that a caller passes on, as Brigade does. It gets no sandbox.
+    pub confines_itself: bool,
 }
 
 /// Origin of the entry of a server.
@@ -87,7 +89,10 @@ impl ServerSandbox {
                 ..ServerAccess::default()
             },
         };
-        let mode = access.mode.unwrap_or(settings.mode);
+        let mode = match access.confines_itself {
+            true => SandboxMode::Off,
+            false => access.mode.unwrap_or(settings.mode),
+        };
         ServerSandbox { settings, workspace, permissions: Arc::new(permissions), access, mode }
     }
 
@@ -109,7 +114,8 @@ impl ServerSandbox {
             (own, Mode::Ask) => chosen.unwrap_or(SandboxMode::ReadOnly).min(own),
             (own, Mode::Edit | Mode::Auto) => own,
         };
-        let bound = widest.filter(|widest| *widest < self.settings.mode).unwrap_or(SandboxMode::Off);
+        let bound = widest.filter(|widest| *widest < self.settings.mode && !self.access.confines_itself);
+        let bound = bound.unwrap_or(SandboxMode::Off);
         ServerSandbox { mode: by_mode.min(bound), ..self.clone() }
     }
 
@@ -177,6 +183,8 @@ impl ServerSandbox {
         discarded.retain(|path| {
             !writable.iter().any(|writable| path.starts_with(writable)) && !contains_any(path, &writable)
         });
+        let outer = discarded.clone();
+        discarded.retain(|path| !outer.iter().any(|outer| path.starts_with(outer) && path != outer));
         let sockets = match is_of_user {
             true => [&self.settings.sockets[..], &self.access.sockets].concat(),
             false => Vec::new(),

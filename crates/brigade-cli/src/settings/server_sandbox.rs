@@ -66,10 +66,20 @@ impl RawServerSandbox {
         let paths =
             |names: &[String]| names.iter().map(|name| absolute(&settings.environment, name)).collect();
         let is_of_user = entry.origin == ServerOrigin::User;
-        // Brigade confines its own agents, and needs its store.
-        let own = (is_of_user && is_this_program(&entry, settings)).then_some(SandboxMode::Off);
+        // Brigade confines its own agents, and needs the sessions that a sandbox hides.
+        let is_brigade = is_this_program(&entry, settings);
+        let is_confined = mode.unwrap_or(settings.sandbox.mode) != SandboxMode::Off;
+        if is_brigade && is_confined && (!is_of_user || mode.is_some()) {
+            let fix = match is_of_user {
+                true => "Remove `sandbox.mode` from its entry: Brigade confines its own agents.",
+                false => "Define the server in your own configuration.",
+            };
+            return Err(CliError::usage(format!(
+                "brigade cannot run in the sandbox of a server, because the sandbox hides its sessions. {fix}"
+            )));
+        }
         let access = ServerAccess {
-            mode: mode.or(own),
+            mode: *mode,
             origin: entry.origin,
             read: paths(read),
             write: paths(write),
@@ -80,6 +90,7 @@ impl RawServerSandbox {
                 false => Network::Off,
             },
             nested_namespaces: entry.kind == ServerKind::Agent,
+            confines_itself: is_brigade && is_of_user,
         };
         let workspace = settings.folder.canonicalize().unwrap_or_else(|_| settings.folder.clone());
         Ok(ServerSandbox::new(settings.sandbox.clone(), workspace, settings.permissions.clone(), access))

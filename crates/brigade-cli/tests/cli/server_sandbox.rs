@@ -383,5 +383,13 @@ fn brigade_as_a_server_runs_without_a_sandbox_and_within_that_of_its_caller() {
     confined["sandbox"] = json!({ "mode": "workspace" });
     define(&confined);
     let done = place.run(Script::new().reply("fine"), &ON);
-    done.exits_with(0).stderr_contains("MCP server 'inner': cannot start the server");
+    done.exits_with(0).stderr_contains("MCP server 'inner': brigade cannot run in the sandbox of a server");
+    // The server of a project cannot leave its sandbox either.
+    let mut of_project = confined;
+    of_project.as_object_mut().unwrap().remove("sandbox");
+    place.home.write("home/config.json", "{}");
+    place.home.write("work/.mcp.json", &json!({ "mcpServers": { "inner": of_project } }).to_string());
+    place.home.brigade(&["trust", "--yes"]).exits_with(0);
+    let done = place.run(Script::new().reply("fine"), &ON);
+    done.exits_with(0).stderr_contains("Define the server in your own configuration");
 }

@@ -145,6 +145,11 @@ fn mode_and_authority_narrow_the_sandbox_of_an_agent() {
         assert_eq!(of(Off, None, mode, Some(ReadOnly)), ReadOnly);
         assert_eq!(of(Off, Some(Off), mode, Some(Workspace)), Workspace);
     }
+    let access = ServerAccess { confines_itself: true, ..ServerAccess::default() };
+    let brigade = place.server(Workspace, access);
+    for mode in [Mode::Plan, Mode::Edit] {
+        assert_eq!(brigade.for_session(mode, Some(ReadOnly)).mode(), Off);
+    }
     let access =
         ServerAccess { mode: Some(Workspace), origin: ServerOrigin::Project, ..ServerAccess::default() };
     let of_project = place.server(Workspace, access);
