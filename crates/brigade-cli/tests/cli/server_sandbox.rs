@@ -393,3 +393,38 @@ fn brigade_as_a_server_runs_without_a_sandbox_and_within_that_of_its_caller() {
     let done = place.run(Script::new().reply("fine"), &ON);
     done.exits_with(0).stderr_contains("Define the server in your own configuration");
 }
+
+/// A role narrows the sandbox of the Brigade that works for it, and of all its agents.
+#[test]
+fn brigade_as_an_agent_keeps_within_the_sandbox_of_its_role() {
+    let place = Place::new();
+    let write =
+        |name: &str| call("shell", json!({ "command": format!("echo x > {name}; echo {name} ends") }));
+    let inner = Script::new().agent("child", [write("grandchild"), reply("{results}")]).turns([
+        write("inner"),
+        call("delegate", json!({ "role": "child", "task": "write" })),
+        reply("{results}"),
+    ]);
+    let inner = format!("script:{}", place.home.write("inner.toml", &inner.to_string()).display());
+    let config = json!({
+        "permissions": { "mode": "auto" },
+        "swarm": { "max_depth": 3, "roles": {
+            "narrow": { "acp": "inner", "sandbox": "read-only" },
+            "wide": { "acp": "inner" },
+        } },
+        "acp": { "servers": { "inner": {
+            "command": env!("CARGO_BIN_EXE_brigade"), "args": ["acp", "--model", inner], "max_agents": 1,
+            "env": { "BRIGADE_HOME": place.home.home(), "HOME": place.path("user") },
+        } } },
+    });
+    place.home.write("home/config.json", &config.to_string());
+    for (role, writes) in [("narrow", false), ("wide", true)] {
+        let arguments = json!({ "role": role, "task": "work", "description": "d" });
+        let script = Script::new().agent("lead", [call("delegate", arguments), reply("{results}")]);
+        let done = place.run(script, &ON);
+        assert!(done.stdout.contains("grandchild ends"), "{}\n{}", done.stdout, done.stderr);
+        for name in ["inner", "grandchild"] {
+            assert_eq!(place.path("work").join(name).exists(), writes, "{role}: {}", done.stdout);
+        }
+    }
+}
