@@ -155,11 +155,11 @@ impl ServerSandbox {
             true => ProgramState::of(&program, self.settings.home.as_deref()),
             false => ProgramState::default(),
         };
-        let state = self.state(&known);
+        let state = self.state(&known, &workspace);
         let mut writable = state.clone();
         if self.mode == SandboxMode::Workspace {
             writable.push(workspace.clone());
-            writable.extend(existing(self.access.write.iter().cloned()));
+            writable.extend(self.real(&workspace, self.access.write.iter()));
         }
         let scan = secrets::scan(&workspace, &self.permissions)?;
         // Secrets below a directory that the entry names stay hidden, because it may be a whole home directory.
@@ -197,7 +197,7 @@ impl ServerSandbox {
             forbidden: os_strings(forbidden),
             hidden: os_strings(hidden.into_iter()),
             temporary: temporary.create()?.map(Into::into),
-            sockets: os_strings(existing(sockets.into_iter()).into_iter()),
+            sockets: os_strings(self.real(&workspace, sockets.iter())),
             network: self.access.network,
             nested_namespaces: self.access.nested_namespaces,
             limits: self.settings.limits,
@@ -212,7 +212,7 @@ impl ServerSandbox {
 
     /// Directories and files with the state of the program. Those that are missing are created, as the program itself would
     /// do. If that fails, the program reports it.
-    fn state(&self, known: &ProgramState) -> Vec<PathBuf> {
+    fn state(&self, known: &ProgramState, workspace: &Path) -> Vec<PathBuf> {
         use std::os::unix::fs::DirBuilderExt;
         let directories = || known.directories.iter().chain(&self.access.state);
         for directory in directories().chain(&known.discarded) {
@@ -220,15 +220,35 @@ impl ServerSandbox {
                 let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
             }
         }
-        existing(directories().chain(&known.files).cloned())
+        self.real(workspace, directories().chain(&known.files)).collect()
+    }
+
+    /// The real paths of those that exist. A path in a directory that agents can write to must not lead out of it, because
+    /// an agent could have replaced it by a link.
+    fn real<'a>(
+        &'a self,
+        workspace: &'a Path,
+        paths: impl Iterator<Item = &'a PathBuf>,
+    ) -> impl Iterator<Item = PathBuf> {
+        paths.filter_map(move |path| {
+            let real = path.canonicalize().ok()?;
+            let others = self.settings.write.iter().map(PathBuf::as_path);
+            let mut roots = [workspace, &self.workspace].into_iter().chain(others);
+            let is_kept = match roots.find(|root| path.starts_with(root)) {
+                Some(root) => real.starts_with(root.canonicalize().ok()?),
+                None => true,
+            };
+            is_kept.then_some(real)
+        })
     }
 
     /// Paths that are readable even if they are below `/tmp` or `/run`: a program of the user may be there, and the
     /// addresses of name servers.
     fn visible(&self, workspace: &Path, program: &ServerProgram<'_>) -> Vec<PathBuf> {
-        let mut visible = vec![workspace.to_path_buf(), program.directory.to_path_buf()];
+        let mut visible = vec![workspace.to_path_buf()];
         visible.extend(self.settings.read.iter().chain(&self.access.read).cloned());
         if self.access.origin == ServerOrigin::User {
+            visible.push(program.directory.to_path_buf());
             let words = std::iter::once(program.command).chain(program.arguments.iter().map(String::as_str));
             visible.extend(words.map(PathBuf::from).filter(|path| path.is_absolute()));
         }

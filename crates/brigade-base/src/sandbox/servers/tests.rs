@@ -203,3 +203,30 @@ fn arguments_uncover_no_private_directory() {
     assert_eq!(found.visible, [file.into_os_string(), directory.into_os_string()]);
     assert!(has(&found.discarded, &place.path("home/.npm")), "it is created for npx");
 }
+
+/// A command of an agent can replace a directory of the workspace by a link.
+#[test]
+fn links_in_the_workspace_lead_to_no_access_outside() {
+    let place = Place::new();
+    let link = |name: &str, target: &str| {
+        let link = place.path("home/project").join(name);
+        std::os::unix::fs::symlink(place.path(target), &link).unwrap();
+        link
+    };
+    let (out, inside) = (link("out", "home"), link("in", "home/project/.git"));
+    let access = ServerAccess {
+        state: vec![out.clone(), inside],
+        write: vec![out.clone()],
+        sockets: vec![out],
+        ..ServerAccess::default()
+    };
+    let found = place.sandbox(&place.server(SandboxMode::Workspace, access));
+    let project = place.path("home/project");
+    assert_eq!(found.writable, [project.clone().into_os_string(), project.join(".git").into_os_string()]);
+    assert_eq!(found.sockets, Vec::<std::ffi::OsString>::new());
+    // Outside the workspace, links of the user are followed.
+    std::os::unix::fs::symlink(place.path("home/extra"), place.path("home/linked")).unwrap();
+    let access = ServerAccess { state: vec![place.path("home/linked")], ..ServerAccess::default() };
+    let found = place.sandbox(&place.server(SandboxMode::ReadOnly, access));
+    assert_eq!(found.writable, [place.path("home/extra").into_os_string()]);
+}
