@@ -29,6 +29,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brigade::Secret;
+use brigade::sandbox::ServerSandbox;
 use brigade_sandbox::GuardCommand;
 
 pub use agent_update::AgentUpdate;
@@ -62,6 +63,8 @@ pub struct AgentServer {
     pub terms: brigade::external::ExternalLimits,
     /// Time limit for starting it and for opening a session.
     pub start_timeout: Duration,
+    /// Its sandbox in mode `edit`. Modes and roles can narrow it.
+    pub sandbox: ServerSandbox,
     /// Whether it may run in mode `plan` although it offers no mode that is known to be safe.
     pub allow_in_plan: bool,
 }

@@ -9,10 +9,11 @@ use std::io;
 use std::path::PathBuf;
 
 use brigade_core::{CallId, SessionId, text};
-use brigade_sandbox::{Confinement, ExitReason, GuardCommand, Job, single_quoted};
+use brigade_sandbox::{ExitReason, GuardCommand, GuardError, Job, single_quoted};
 use tokio::net::UnixStream;
 use tracing::debug;
 
+use crate::sandbox::{SandboxError, ServerProgram, ServerSandbox, TemporaryDirectory, visible_variables};
 use crate::secret::Secret;
 pub use close_reason::CloseReason;
 pub use lines::{BoundedLine, BoundedLines};
@@ -37,31 +38,67 @@ pub struct StdioCommand {
     pub command: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its complete environment.
+    /// Its complete environment. Variables that lead to something that its sandbox hides are removed.
     pub environment: Vec<(String, Secret)>,
+    /// Its sandbox.
+    pub sandbox: ServerSandbox,
 }
 
-/// Starts a server. It ends when a close reason is set or the returned future is dropped.
+/// Reason why a server was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartServerError {
+    /// The workspace contains the home directory, so the sandbox would protect nothing.
+    #[error(
+        "it cannot run in a sandbox, because the workspace contains your home directory. Run Brigade in a project \
+         directory, or set `sandbox.mode` of the server to \"off\"."
+    )]
+    Home,
+    /// The workspace is too large to find its secret and protected files.
+    #[error(
+        "it cannot run in a sandbox, because the workspace has more than {limit} files and directories. Use a smaller \
+         workspace, or set `sandbox.mode` of the server to \"off\"."
+    )]
+    TooManyFiles {
+        /// Maximum number of files and directories.
+        limit: usize,
+    },
+    /// The sandbox cannot be described.
+    #[error("{0}")]
+    Sandbox(SandboxError),
+    /// The system refused something.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+impl From<SandboxError> for StartServerError {
+    fn from(error: SandboxError) -> StartServerError {
+        match error {
+            SandboxError::Home => StartServerError::Home,
+            SandboxError::TooManyFiles { limit } => StartServerError::TooManyFiles { limit },
+            error => StartServerError::Sandbox(error),
+        }
+    }
+}
+
+/// Starts a server in its sandbox. It ends when a close reason is set or the returned future is dropped.
 ///
 /// The future sets the close reason when the process exits: its status in the words of `exit_status`, and the error
 /// that it wrote since the last message to it. Older lines are not the cause.
-pub fn start_server(
+pub async fn start_server(
     tag: String,
     program: StdioCommand,
     close_reason: CloseReason,
     exit_status: fn(ExitReason) -> String,
     redactor: Redactor,
-) -> io::Result<(UnixStream, impl Future<Output = ()>)> {
-    let words = std::iter::once(&program.command).chain(&program.arguments);
-    let words: Vec<String> = words.map(|word| single_quoted(word)).collect();
-    let command = format!("exec {}", words.join(" "));
-    let exposed = |(name, value): (String, Secret)| (name, value.expose().to_owned());
+) -> Result<(UnixStream, impl Future<Output = ()>), StartServerError> {
     debug!(target: "brigade::process", server = tag, "starting process");
-    let job = Job::new(command, program.directory, tag.clone(), Confinement::None)
-        .environment(program.environment.into_iter().map(exposed).collect())
-        .output_limit(MAX_STDERR_BYTES);
+    let guard = program.guard.clone();
+    let job_tag = tag.clone();
+    // Secrets of a large workspace take a while to find.
+    let prepared = tokio::task::spawn_blocking(move || job(job_tag, program)).await;
+    let (job, temporary) = prepared.map_err(io::Error::other)??;
     let closing = close_reason.clone();
-    let (stream, run) = brigade_sandbox::serve(program.guard, job, async move { closing.closed().await })?;
+    let (stream, run) = brigade_sandbox::serve(guard, job, async move { closing.closed().await })?;
     let exit = async move {
         close_reason.set(match run.await {
             Ok(finished) => {
@@ -74,8 +111,33 @@ pub fn start_server(
                     None => status,
                 }
             }
+            Err(GuardError::CannotConfine { reason, .. }) => format!(
+                "it cannot run in a sandbox: {reason}. Allow user namespaces, or set `sandbox.mode` of the server to \"off\"."
+            ),
             Err(error) => error.to_string(),
         });
+        drop(temporary);
     };
     Ok((stream, exit))
+}
+
+/// Job of a server, and the directory that is its `/tmp`.
+fn job(tag: String, program: StdioCommand) -> Result<(Job, TemporaryDirectory), StartServerError> {
+    let StdioCommand { guard: _, directory, command, arguments, environment, sandbox } = program;
+    let exposed = |(name, value): (String, Secret)| (name, value.expose().to_owned());
+    let environment: Vec<(String, String)> = environment.into_iter().map(exposed).collect();
+    let temporary = sandbox.temporary();
+    let server = ServerProgram {
+        command: &command,
+        arguments: &arguments,
+        directory: &directory,
+        environment: &environment,
+    };
+    let confinement = sandbox.confinement(server, &temporary)?;
+    let environment = visible_variables(&confinement, &environment);
+    let words = std::iter::once(&command).chain(&arguments);
+    let words: Vec<String> = words.map(|word| single_quoted(word)).collect();
+    let line = format!("exec {}", words.join(" "));
+    let job = Job::new(line, directory, tag, confinement);
+    Ok((job.environment(environment).output_limit(MAX_STDERR_BYTES), temporary))
 }

@@ -4,10 +4,12 @@ mod connections;
 mod host_decider;
 mod network;
 mod places;
+mod program_state;
 mod protected;
 mod proxy;
 mod scan;
 mod secrets;
+mod servers;
 mod temporary;
 mod tree;
 
@@ -20,10 +22,14 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::network::{HostList, HostPattern};
 use brigade_core::permission::Mode;
 pub use brigade_core::sandbox::SandboxMode;
-use brigade_sandbox::{Confinement, Job, Layers, Network, Sandbox, SandboxLimits};
+pub use brigade_sandbox::Network;
+use brigade_sandbox::{Confinement, Job, Layers, Sandbox, SandboxLimits};
 pub use connections::{ConnectionLog, ConnectionOutcome, ConnectionRecord, Denial};
 pub use host_decider::{HostDecider, HostRequest};
 pub use network::NetworkAccess;
+pub(crate) use servers::ServerProgram;
+pub use servers::{ServerAccess, ServerOrigin, ServerSandbox};
+pub(crate) use temporary::TemporaryDirectory;
 pub use tree::TreeSandbox;
 
 /// Settings of the sandbox in which commands of agents run.
@@ -89,7 +95,7 @@ impl SandboxSettings {
     }
 
     /// Sandbox of a session. The authority can only narrow the settings.
-    fn mode_of(&self, authority: &Authority) -> SandboxMode {
+    pub fn mode_of(&self, authority: &Authority) -> SandboxMode {
         authority.sandbox.unwrap_or(self.mode).min(self.mode)
     }
 
@@ -386,7 +392,10 @@ fn add_git_settings(variables: &mut Vec<(String, String)>) {
 }
 
 /// Variables without those that lead to what the sandbox hides.
-fn visible_variables(confinement: &Confinement, variables: &[(String, String)]) -> Vec<(String, String)> {
+pub(crate) fn visible_variables(
+    confinement: &Confinement,
+    variables: &[(String, String)],
+) -> Vec<(String, String)> {
     let Confinement::Sandbox(sandbox) = confinement else { return variables.to_vec() };
     let is_allowed = |value: &str| {
         let path = value.strip_prefix("unix:path=").or(value.strip_prefix("unix://")).unwrap_or(value);

@@ -16,6 +16,7 @@ mod providers;
 mod raw;
 mod sandbox;
 mod schema;
+mod server_sandbox;
 mod servers;
 mod shell;
 mod store_address;

@@ -44,6 +44,7 @@ mod sandbox_network;
 mod sandbox_plan;
 mod sandbox_tree;
 mod schema;
+mod server_sandbox;
 mod session_ref;
 mod sessions;
 mod stories;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::grant::{Authority, Budget};
 use crate::money::Resources;
 use crate::permission::Mode;
+use crate::sandbox::SandboxMode;
 
 /// `_meta` key of the remote context.
 const META_KEY: &str = "brigade/hop";
@@ -47,6 +48,9 @@ pub struct RemoteContext {
     /// Permission mode of the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
+    /// Widest sandbox of the caller's commands. Absent if the caller has none, or is of an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxMode>,
 }
 
 /// Error for an invalid entry of a `_meta` object.
@@ -90,6 +94,7 @@ impl RemoteContext {
         if let Some(mode) = self.mode {
             local.permissions = local.permissions.narrowed_to(mode.min(local.permissions.mode));
         }
+        local.sandbox = narrower(local.sandbox, self.sandbox);
         local
     }
 
@@ -107,6 +112,7 @@ impl RemoteContext {
             usd: narrower(self.usd, later.usd),
             agents: narrower(self.agents, later.agents),
             mode: narrower(self.mode, later.mode),
+            sandbox: narrower(self.sandbox, later.sandbox),
         }
     }
 
@@ -177,6 +183,7 @@ mod tests {
             usd: None,
             agents: Some(0),
             mode: Some(Mode::Edit),
+            sandbox: Some(SandboxMode::Workspace),
         };
         let mut meta = Map::new();
         assert_eq!(RemoteContext::from_meta(&meta), Ok(None));
@@ -195,6 +202,7 @@ mod tests {
             json!({"lineage": vec!["a"; 65]}),
             json!({"tokens": "many"}),
             json!({"mode": "root"}),
+            json!({"sandbox": "wide"}),
         ] {
             assert!(RemoteContext::from_meta(&meta(bad.clone())).is_err(), "{bad}");
         }
@@ -213,6 +221,7 @@ mod tests {
             usd: None,
             agents: Some(3),
             mode: Some(Mode::Plan),
+            sandbox: Some(SandboxMode::Workspace),
         };
         let two = RemoteContext {
             lineage: vec!["two".to_owned()],
@@ -223,6 +232,7 @@ mod tests {
             usd: Some(7),
             agents: Some(5),
             mode: Some(Mode::Auto),
+            sandbox: Some(SandboxMode::Off),
         };
         let both = RemoteContext { max_depth: Some(4), usd: Some(7), ..one.clone() };
         assert_eq!((one.intersect(&two), two.intersect(&one)), (both.clone(), both));
@@ -286,6 +296,21 @@ mod tests {
         assert_eq!(mode_of(Mode::Auto, Some(Mode::Ask)), Mode::Ask);
         assert_eq!(mode_of(Mode::Ask, Some(Mode::Auto)), Mode::Ask);
         assert_eq!(mode_of(Mode::Edit, None), Mode::Edit);
+    }
+
+    #[test]
+    fn narrower_sandbox_applies() {
+        use SandboxMode::{Off, ReadOnly, Workspace};
+        let sandbox_of = |local: Option<SandboxMode>, remote: Option<SandboxMode>| {
+            let authority = Authority { sandbox: local, ..Authority::default() };
+            RemoteContext { sandbox: remote, ..RemoteContext::default() }.narrow(authority).sandbox
+        };
+        assert_eq!(sandbox_of(Some(Off), Some(Workspace)), Some(Workspace));
+        assert_eq!(sandbox_of(Some(ReadOnly), Some(Workspace)), Some(ReadOnly));
+        assert_eq!(sandbox_of(None, Some(ReadOnly)), Some(ReadOnly));
+        // An older version does not send it.
+        assert_eq!(sandbox_of(Some(Workspace), None), Some(Workspace));
+        assert_eq!(sandbox_of(None, None), None);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct Sandbox {
     pub discarded: Vec<OsString>,
     /// Paths below the writable ones that stay read-only. A missing one cannot be created.
     pub protected: Vec<OsString>,
-    /// Missing paths below the writable ones that are removed after the command if it created them. They are for files that
+    /// Missing paths below the writable ones that are renamed after the command if it created them. They are for files that
     /// other programs would misread a placeholder for.
     #[serde(default)]
     pub forbidden: Vec<OsString>,

@@ -105,7 +105,7 @@ pub struct JobResult {
     pub recent: Vec<OutputPiece>,
     /// Means by which the command was confined.
     pub enforcement: Enforcement,
-    /// Protected paths that the command created and that were removed after its exit.
+    /// Protected paths that the command created. They were renamed after its exit, with the suffix `.removed`.
     pub removed: Vec<OsString>,
 }
 

@@ -245,7 +245,11 @@ fn start_with_landlock(
     enter(job).map_err(Reported)?;
     let mut rules = Some(only_layer(sandbox).map_err(Rules)?);
     let filters = SyscallFilters::compile(sandbox, false).map_err(Rules)?;
-    let mut missing = missing_paths(sandbox, &sandbox.protected);
+    // A server runs for so long that the user may create them.
+    let mut missing = match job.streams {
+        Streams::Reported => missing_paths(sandbox, &sandbox.protected),
+        Streams::Carried => Vec::new(),
+    };
     missing.extend(missing_paths(sandbox, &sandbox.forbidden));
     let (mut command, output) = command(job, socket).map_err(|error| Reported(cannot_run(error)))?;
     if let Some(temporary) = &sandbox.temporary {
@@ -314,17 +318,25 @@ impl MissingPath {
         Some(MissingPath { path, directory })
     }
 
-    /// Removes what the command created there, without following links. Returns its path.
+    /// Renames what the command created there, without following links. It is not deleted, because it may be the user's.
+    /// Returns its path.
     fn remove(self) -> Option<OsString> {
         use std::os::fd::AsRawFd;
+        /// Maximum number of names that are tried.
+        const MAX_NAMES: usize = 1000;
         let name = self.path.file_name()?;
-        let entry =
-            std::path::Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(name);
-        let removed = match entry.symlink_metadata().ok()?.is_dir() {
-            true => std::fs::remove_dir_all(&entry),
-            false => std::fs::remove_file(&entry),
-        };
-        removed.ok().map(|()| self.path.into_os_string())
+        let directory = std::path::Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string());
+        directory.join(name).symlink_metadata().ok()?;
+        let new_name = (1..=MAX_NAMES).find_map(|number| {
+            let mut new_name = name.to_owned();
+            new_name.push(match number {
+                1 => ".removed".to_owned(),
+                number => format!(".removed-{number}"),
+            });
+            directory.join(&new_name).symlink_metadata().is_err().then_some(new_name)
+        })?;
+        rustix::fs::renameat(&self.directory, name, &self.directory, new_name).ok()?;
+        Some(self.path.into_os_string())
     }
 }
 
@@ -335,7 +347,7 @@ fn missing_paths(sandbox: &Sandbox, paths: &[OsString]) -> Vec<MissingPath> {
     paths.iter().filter_map(missing).collect()
 }
 
-/// Removes protected paths that the command created.
+/// Renames protected paths that the command created.
 #[cfg(target_os = "linux")]
 fn remove_all(paths: Vec<MissingPath>) -> Vec<OsString> {
     let mut removed: Vec<OsString> = paths.into_iter().filter_map(MissingPath::remove).collect();

@@ -214,7 +214,10 @@ fn report(
         let paths: Vec<_> = finished.removed.iter().map(|path| path.to_string_lossy()).collect();
         push_line(
             &mut text,
-            &format!("(removed these files because the sandbox protects them: {})", paths.join(", ")),
+            &format!(
+                "(the sandbox protects these files, so they were renamed to NAME.removed: {})",
+                paths.join(", ")
+            ),
         );
     }
     let refused = connections.denials();
@@ -406,7 +409,10 @@ mod tests {
         let removed = vec!["/w/.brigade".into()];
         let finished = JobResult { removed, ..finished(ExitReason::Exited(0), b"done", 0) };
         let text = report(&finished, &ConnectionLog::default(), 100, Duration::from_secs(7)).text.to_string();
-        assert_eq!(text, "done\n(removed these files because the sandbox protects them: /w/.brigade)");
+        assert_eq!(
+            text,
+            "done\n(the sandbox protects these files, so they were renamed to NAME.removed: /w/.brigade)"
+        );
     }
 
     #[test]

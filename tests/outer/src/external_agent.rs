@@ -39,6 +39,9 @@ impl ExternalAgent {
         for (key, value) in self.environment(aimock) {
             section.push_str(&format!("{key} = '{value}'\n"));
         }
+        // The program that records the messages hides the name of the agent, by which its state is known otherwise.
+        let (home, wire) = (home.display(), wire.folder().display());
+        section.push_str(&format!("[acp.servers.{name}.sandbox]\nstate = ['{home}', '{wire}']\n"));
         section
     }
 

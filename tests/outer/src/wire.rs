@@ -71,6 +71,11 @@ impl WireLog {
         WireLog { folder: folder.to_owned() }
     }
 
+    /// The directory.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The command line that runs a command with recording.
     pub fn wrap_command(&self, command: &[&str]) -> Vec<String> {
         let record = crate::sibling_binary("record-wire");

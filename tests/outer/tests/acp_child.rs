@@ -168,6 +168,24 @@ fn role_permission_is_granted_in_edit_mode() {
     }
 }
 
+/// In mode `ask`, the sandbox of an agent is read-only, so an approved edit goes through Brigade.
+#[test]
+fn approved_edit_of_an_agent_in_a_sandbox_goes_through_brigade() {
+    for (name, agent) in BOTH {
+        let test = ChildAgentsTest::new();
+        let allow = "permissions.allow=['write_file', 'edit_file']";
+        let settings = ["--mode", "ask", "--set", allow, "--set", "sandbox.mode=workspace"];
+        let output = test.run(&writing(name, agent), ROLES, &settings);
+        assert!(result(&output).contains("I am through with the note."), "{name}: {output:?}");
+        let lines = test.checked_lines(name);
+        assert_eq!(chosen(&lines), ["allow_once"], "{name}");
+        let sent = methods(&lines, Side::Agent);
+        assert!(sent.iter().any(|sent| sent == "fs/write_text_file"), "{name}: {sent:?}");
+        assert_eq!(test.note(), "new", "{name}");
+        test.wait_until_no_process_is_left();
+    }
+}
+
 #[test]
 fn role_permission_is_denied_without_a_user() {
     for (name, agent) in BOTH {

@@ -6,6 +6,7 @@ use brigade::mcp::{
     DEFAULT_CALL_TIMEOUT, DEFAULT_START_TIMEOUT, HttpEndpoint, ServerConfig, Servers, StdioCommand, Transport,
 };
 use brigade::model::Proxies;
+use brigade::sandbox::{Network, ServerAccess, ServerSandbox};
 use brigade::{Secret, Settings};
 use brigade_core::text;
 
@@ -47,6 +48,13 @@ pub(super) async fn add(
     Ok(SessionEnvironment { runtime: environment.runtime.with_settings(settings), ..environment })
 }
 
+/// Sandbox of a server that the client's user configured.
+fn sandbox(settings: &Settings) -> ServerSandbox {
+    let workspace = settings.workspace.root().to_path_buf();
+    let access = ServerAccess { network: Network::On, ..ServerAccess::default() };
+    ServerSandbox::new(settings.sandbox.clone(), workspace, settings.permissions.clone(), access)
+}
+
 fn definition(
     server: acp::McpServer,
     settings: &Settings,
@@ -72,6 +80,7 @@ fn definition(
                 command: server.command.to_string_lossy().into_owned(),
                 arguments: server.args,
                 environment,
+                sandbox: sandbox(settings),
             };
             (server.name, Transport::Stdio(program))
         }

@@ -12,6 +12,7 @@ use agent_client_protocol_schema::v1::{
 };
 use brigade::external::ExternalError;
 use brigade::process::{BoundedLine, BoundedLines, CloseReason, Redactor};
+use brigade::sandbox::ServerSandbox;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -105,14 +106,16 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 }
 
 impl Peer {
-    /// Starts the program and initializes the connection.
+    /// Starts the program in this sandbox and initializes the connection.
     pub(super) async fn start(
         server: &AgentServer,
+        sandbox: &ServerSandbox,
         extra_arguments: &[String],
     ) -> Result<Arc<Peer>, ExternalError> {
         let close_reason = CloseReason::default();
         let redactor = process::redactor(server);
-        let (stream, process) = process::start(server, extra_arguments, &close_reason, redactor.clone())?;
+        let (stream, process) =
+            process::start(server, sandbox, extra_arguments, &close_reason, redactor.clone()).await?;
         let (reader, writer) = stream.into_split();
         let (outbox, unsent) = mpsc::channel(MAX_QUEUED_MESSAGES);
         let connection = Arc::new(AgentConnection {

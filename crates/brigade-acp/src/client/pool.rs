@@ -10,6 +10,7 @@ use agent_client_protocol_schema::v1::{
 };
 use brigade::external::{ExternalAgents, ExternalError, ExternalLimits, ExternalTool, ReportedUsage};
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
+use brigade::sandbox::{SandboxMode, ServerSandbox};
 use brigade_core::permission::Mode;
 use brigade_core::{Price, SessionId};
 use futures::FutureExt;
@@ -53,16 +54,24 @@ pub(super) struct OpenedSession {
 #[derive(Default)]
 struct Processes {
     list: Vec<Process>,
-    starting: HashMap<Vec<String>, WeakShared<StartFuture>>,
+    starting: HashMap<ProcessKind, WeakShared<StartFuture>>,
 }
 
 /// The start of a process, shared by all sessions that wait for it. It is cancelled when no session waits.
 type StartFuture = BoxFuture<'static, Result<Arc<Peer>, ExternalError>>;
 
-/// A process, and its arguments in addition to those of the server.
+/// A process, and the sessions that can share it.
 struct Process {
-    extra_arguments: Vec<String>,
+    kind: ProcessKind,
     peer: Arc<Peer>,
+}
+
+/// Difference between processes of a server. A session never uses a process whose sandbox is wider than its own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct ProcessKind {
+    /// Arguments in addition to those of the server.
+    extra_arguments: Vec<String>,
+    sandbox: SandboxMode,
 }
 
 /// The agent that a model refers to.
@@ -98,7 +107,7 @@ impl Acp {
         let server_pool = self.pool.server_pool(name)?;
         let server = &server_pool.server;
         let redactor = process::redactor(server);
-        match Peer::start(server, &server.options.arguments).await {
+        match Peer::start(server, &server.sandbox, &server.options.arguments).await {
             Ok(peer) => Ok(redactor.redact(&peer.title)),
             Err(cause) => Err(ExternalError::Start(redactor.redact(&cause.to_string()))),
         }
@@ -203,12 +212,14 @@ impl Pool {
         session: &SessionId,
         target: &AgentTarget,
         mode: Mode,
+        widest: Option<SandboxMode>,
     ) -> Result<OpenedSession, ExternalError> {
         let server_pool = self.server_pool(&target.server.name)?;
+        let sandbox = target.server.sandbox.for_session(mode, widest);
         let mut attempt = 0;
         let opened = loop {
             attempt += 1;
-            let slot = server_pool.acquire_slot(&target.options.arguments).await?;
+            let slot = server_pool.acquire_slot(&target.options.arguments, &sandbox).await?;
             let peer = slot.peer.clone();
             match tokio::time::timeout(target.server.start_timeout, target.open_session(slot, mode)).await {
                 Ok(Ok(opened)) => break opened,
@@ -235,24 +246,27 @@ impl Pool {
 
 impl ServerPool {
     /// Takes a slot on a running process, or starts a new one.
-    async fn acquire_slot(&self, extra_arguments: &[String]) -> Result<SessionSlot, ExternalError> {
+    async fn acquire_slot(
+        &self,
+        extra_arguments: &[String],
+        sandbox: &ServerSandbox,
+    ) -> Result<SessionSlot, ExternalError> {
         let limit = self.server.max_sessions.max(1);
+        let kind = ProcessKind { extra_arguments: extra_arguments.to_vec(), sandbox: sandbox.mode() };
         loop {
             let start = {
                 let mut processes = lock(&self.processes);
-                if let Some(slot) = processes.free_slot(extra_arguments, limit) {
+                if let Some(slot) = processes.free_slot(&kind, limit) {
                     return Ok(slot);
                 }
-                self.starting(&mut processes, extra_arguments)
+                self.starting(&mut processes, &kind, sandbox)
             };
             let started = start.clone().await;
             let mut processes = lock(&self.processes);
             processes.starting.retain(|_, other| other.upgrade().is_some_and(|other| !other.ptr_eq(&start)));
             let peer = started?;
             if !processes.list.iter().any(|process| Arc::ptr_eq(&process.peer, &peer)) {
-                processes
-                    .list
-                    .push(Process { extra_arguments: extra_arguments.to_vec(), peer: peer.clone() });
+                processes.list.push(Process { kind: kind.clone(), peer: peer.clone() });
             }
             if let Some(slot) = peer.take_slot(limit) {
                 return Ok(slot);
@@ -261,27 +275,31 @@ impl ServerPool {
     }
 
     /// Joins the start of a process, or begins one.
-    fn starting(&self, processes: &mut Processes, extra_arguments: &[String]) -> Shared<StartFuture> {
-        if let Some(start) = processes.starting.get(extra_arguments).and_then(WeakShared::upgrade) {
+    fn starting(
+        &self,
+        processes: &mut Processes,
+        kind: &ProcessKind,
+        sandbox: &ServerSandbox,
+    ) -> Shared<StartFuture> {
+        if let Some(start) = processes.starting.get(kind).and_then(WeakShared::upgrade) {
             return start;
         }
-        let (server, arguments) = (self.server.clone(), extra_arguments.to_vec());
-        let start = async move { Peer::start(&server, &arguments).await }.boxed().shared();
+        let (server, arguments, sandbox) =
+            (self.server.clone(), kind.extra_arguments.clone(), sandbox.clone());
+        let start = async move { Peer::start(&server, &sandbox, &arguments).await }.boxed().shared();
         if let Some(weak) = start.downgrade() {
-            processes.starting.insert(extra_arguments.to_vec(), weak);
+            processes.starting.insert(kind.clone(), weak);
         }
         start
     }
 }
 
 impl Processes {
-    /// Takes a slot on a running process with these arguments, if one is free.
-    fn free_slot(&mut self, extra_arguments: &[String], limit: usize) -> Option<SessionSlot> {
+    /// Takes a slot on a running process of this kind, if one is free.
+    fn free_slot(&mut self, kind: &ProcessKind, limit: usize) -> Option<SessionSlot> {
         self.list.retain(|process| process.peer.is_usable());
-        let mut fitting = self
-            .list
-            .iter()
-            .filter(|process| process.extra_arguments == extra_arguments && !process.peer.is_unresponsive());
+        let mut fitting =
+            self.list.iter().filter(|process| process.kind == *kind && !process.peer.is_unresponsive());
         fitting.find_map(|process| process.peer.take_slot(limit))
     }
 }

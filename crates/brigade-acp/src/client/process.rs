@@ -2,6 +2,7 @@
 
 use brigade::external::ExternalError;
 use brigade::process::{CloseReason, Redactor, StdioCommand, start_server};
+use brigade::sandbox::ServerSandbox;
 use brigade_sandbox::ExitReason;
 use tokio::net::UnixStream;
 
@@ -11,9 +12,10 @@ use crate::task::{self, AbortOnDrop};
 /// Variables that every program has. They are not secrets.
 const PUBLIC_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
-/// Starts the program. It ends when the task is dropped or a close reason is set.
-pub(super) fn start(
+/// Starts the program in this sandbox. It ends when the task is dropped or a close reason is set.
+pub(super) async fn start(
     server: &AgentServer,
+    sandbox: &ServerSandbox,
     extra_arguments: &[String],
     close_reason: &CloseReason,
     redactor: Redactor,
@@ -24,9 +26,11 @@ pub(super) fn start(
         command: server.command.clone(),
         arguments: server.arguments.iter().chain(extra_arguments).cloned().collect(),
         environment: server.environment.clone(),
+        sandbox: sandbox.clone(),
     };
     let tag = format!("acp:{}", server.name);
     let (stream, exit) = start_server(tag, program, close_reason.clone(), exit_status, redactor)
+        .await
         .map_err(|error| ExternalError::Start(format!("cannot start the process: {error}")))?;
     Ok((stream, task::spawn(exit)))
 }

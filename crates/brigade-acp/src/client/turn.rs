@@ -8,6 +8,7 @@ use agent_client_protocol_schema::v1::{
 };
 use brigade::external::{ExternalError, INTERRUPTED, ReportedUsage};
 use brigade::model::{Chunk, ModelError, Request};
+use brigade::sandbox::SandboxMode;
 use brigade_core::message::Stop;
 use brigade_core::permission::Mode;
 use brigade_core::{Message, Purpose};
@@ -125,15 +126,17 @@ impl Turn {
                 self.out.push_back(Err(ModelError::Fatal(INTERRUPTED.to_owned())));
                 return;
             }
-            None => match self.pool.open(&self.request.session, &self.target, self.mode()).await {
-                Ok(OpenedSession { session, warning }) => {
-                    self.out.extend(warning.map(|warning| Ok(Chunk::Waiting(warning))));
-                    lock(&session.state).delivered = user_messages.len();
-                    self.prompt(&session, first_prompt(&self.request));
-                    (session, None)
+            None => {
+                match self.pool.open(&self.request.session, &self.target, self.mode(), self.sandbox()).await {
+                    Ok(OpenedSession { session, warning }) => {
+                        self.out.extend(warning.map(|warning| Ok(Chunk::Waiting(warning))));
+                        lock(&session.state).delivered = user_messages.len();
+                        self.prompt(&session, first_prompt(&self.request));
+                        (session, None)
+                    }
+                    Err(cause) => return self.fail(&cause.to_string()),
                 }
-                Err(cause) => return self.fail(&cause.to_string()),
-            },
+            }
         };
         let (server, session_id) = (&self.target.server.name, self.request.session.as_str());
         debug!(target: "brigade::acp", server, session = session_id, turn = self.request.turn, "prompt sent");
@@ -150,6 +153,11 @@ impl Turn {
             .as_ref()
             .and_then(|remote_context| remote_context.mode)
             .unwrap_or_default()
+    }
+
+    /// Widest sandbox of the session, if it has one.
+    fn sandbox(&self) -> Option<SandboxMode> {
+        self.request.remote_context.as_ref().and_then(|remote_context| remote_context.sandbox)
     }
 
     /// Answers the agent's requests with the results of their calls.

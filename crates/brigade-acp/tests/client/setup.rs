@@ -10,6 +10,7 @@ use brigade::core::delegation_styles::spawn::SpawnConfig;
 use brigade::core::permission::Mode;
 use brigade::core::{Event, SessionId};
 use brigade::external::ExternalLimits;
+use brigade::sandbox::ServerSandbox;
 use brigade::tool::ShellSettings;
 use brigade::{RunResult, Secret, Settings};
 use brigade_acp::client::{Acp, AgentOptions, AgentServer};
@@ -52,6 +53,7 @@ fn server(root: &Path) -> AgentServer {
         agents: BTreeMap::new(),
         terms: ExternalLimits::default(),
         start_timeout: Duration::from_secs(10),
+        sandbox: ServerSandbox::default(),
         allow_in_plan: false,
     }
 }

@@ -76,7 +76,10 @@ impl Builder {
 
     pub(super) fn permission_mode(&mut self, value: &Value) -> KeyResult {
         match value::text(value)?.as_deref() {
-            Some("plan") => self.limit_mode(Mode::Plan),
+            Some("plan") => {
+                self.restrictions.limit_sandbox(SandboxMode::ReadOnly);
+                self.limit_mode(Mode::Plan)
+            }
             Some("dontAsk") => self.limit_mode(Mode::Ask),
             Some("acceptEdits") => self.limit_mode(Mode::Edit),
             Some("auto") => self.limit_mode(Mode::Auto),

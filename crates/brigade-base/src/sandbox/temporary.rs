@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,14 +20,14 @@ const ATTEMPTS: usize = 100;
 /// A lock shows that it is in use. Directories of processes that were killed have none, and the next process that creates
 /// one removes them.
 #[derive(Debug, Default)]
-pub(super) struct TemporaryDirectory {
+pub(crate) struct TemporaryDirectory {
     path: Option<PathBuf>,
     lock: Mutex<Option<File>>,
 }
 
 /// Parts of the directory.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     /// `/tmp` of the commands.
     pub(super) temporary: PathBuf,
     /// Directory for layers of overlays.
@@ -37,6 +38,13 @@ impl TemporaryDirectory {
     /// Directory with this name below `parent`. Without a parent, there is none.
     pub(super) fn below(parent: Option<&Path>, name: &str) -> TemporaryDirectory {
         TemporaryDirectory { path: parent.map(|parent| parent.join(name)), lock: Mutex::default() }
+    }
+
+    /// Directory of a server that this process starts, with a name of its own.
+    pub(super) fn of_server(parent: Option<&Path>) -> TemporaryDirectory {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        TemporaryDirectory::below(parent, &format!("server-{}-{number}", std::process::id()))
     }
 
     /// Returns the parts, which exist from the first command on.
@@ -131,6 +139,15 @@ fn remove_stale(own: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_server_has_a_directory_of_its_own() {
+        let parent = tempfile::tempdir().unwrap();
+        let first = TemporaryDirectory::of_server(Some(parent.path()));
+        let second = TemporaryDirectory::of_server(Some(parent.path()));
+        let (one, other) = (first.create().unwrap().unwrap(), second.create().unwrap().unwrap());
+        assert!(one != other && one.temporary.is_dir() && other.temporary.is_dir());
+    }
 
     #[test]
     fn directory_exists_from_the_first_command_to_the_end_of_the_tree() {

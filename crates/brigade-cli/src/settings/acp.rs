@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 
 use brigade::Secret;
 use brigade::external::ExternalLimits;
+use brigade::sandbox::ServerOrigin;
 use brigade_acp::client::{AgentOptions, AgentServer, DEFAULT_MAX_SESSIONS, DEFAULT_START_TIMEOUT};
 use brigade_core::Limit;
 use brigade_core::delegation_styles::DelegationStyles;
@@ -13,6 +14,7 @@ use brigade_sandbox::GuardCommand;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::server_sandbox::{RawServerSandbox, ServerEntry, ServerKind};
 use super::servers::{expand_variables, passed_variables, variable};
 use super::values::{MaxDollars, Time, Tokens};
 use super::{Settings, layers};
@@ -61,6 +63,8 @@ struct RawServer {
     max_agents: u32,
     /// Whether to start the program in plan mode even if none of its modes is known to be read-only.
     allow_in_plan: bool,
+    /// Sandbox of the program in modes edit and auto. In mode plan it is read-only, and in mode ask too unless `mode` is set.
+    sandbox: RawServerSandbox,
     /// Agents of the server by name.
     agents: BTreeMap<String, RawAgent>,
 }
@@ -174,6 +178,7 @@ impl AcpServer {
             usd,
             max_agents,
             allow_in_plan,
+            sandbox,
             agents,
         } = &self.raw;
         let expanded_secrets = RefCell::new(Vec::new());
@@ -199,6 +204,9 @@ impl AcpServer {
         };
         let agents = agents.iter().map(agent).collect::<Result<_, CliError>>()?;
         let (command, arguments) = (fill(command)?, all(args)?);
+        let origin = if self.is_from_project { ServerOrigin::Project } else { ServerOrigin::User };
+        let entry = ServerEntry { kind: ServerKind::Agent, origin, command: &command, guard };
+        let sandbox = sandbox.resolve(entry, settings)?;
         Ok(AgentServer {
             name: self.name.clone(),
             guard: guard.clone(),
@@ -226,6 +234,7 @@ impl AcpServer {
                 agents: u64::from(*max_agents),
             },
             start_timeout: start_timeout.map_or(DEFAULT_START_TIMEOUT, |Time(time)| time),
+            sandbox,
             allow_in_plan: *allow_in_plan,
         })
     }

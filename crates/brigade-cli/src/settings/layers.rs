@@ -248,7 +248,15 @@ fn read(file: &Path) -> Result<Option<String>, CliError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         // A home that is a file has no configuration. The store reports that problem.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
-        Err(error) => Err(CliError::usage(format!("cannot read {}: {error}", file.display()))),
+        Err(error) => {
+            let failure = CliError::usage(format!("cannot read {}: {error}", file.display()));
+            Err(match error.kind() {
+                std::io::ErrorKind::PermissionDenied => failure.hint(
+                    "If another Brigade started this one as a server, set `sandbox.mode` of its entry to \"off\" there.",
+                ),
+                _ => failure,
+            })
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl From<RawNetwork> for Json {
 }
 
 /// Absolute path; `~/` is the home directory.
-fn absolute(environment: &Environment, name: &str) -> PathBuf {
+pub(super) fn absolute(environment: &Environment, name: &str) -> PathBuf {
     match (name.strip_prefix("~/"), environment.home()) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => environment.absolute(Path::new(name)),

@@ -9,6 +9,7 @@ use brigade::mcp::{
     DEFAULT_CALL_TIMEOUT, DEFAULT_START_TIMEOUT, HttpEndpoint, ServerConfig, ServerProblem, StdioCommand,
     Transport,
 };
+use brigade::sandbox::ServerOrigin;
 use brigade_core::Hash;
 use brigade_sandbox::GuardCommand;
 use schemars::JsonSchema;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
+use super::server_sandbox::{RawServerSandbox, ServerEntry, ServerKind};
 use super::shell::BRIGADE_PREFIX;
 use super::values::{InvalidValue, Time};
 use super::{Settings, keys, layers};
@@ -79,6 +81,8 @@ pub(super) struct RawMcpServer {
     timeout: Option<CallTimeout>,
     /// Whether the server is disabled.
     disabled: bool,
+    /// Sandbox of the program.
+    sandbox: RawServerSandbox,
     /// Transport: stdio or http; by default derived from `command` and `url`.
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -191,8 +195,19 @@ impl Settings {
 
 impl Server {
     fn definition(&self, settings: &Settings, guard: &GuardCommand) -> Result<ServerConfig, CliError> {
-        let Hidden(RawMcpServer { command, args, env, cwd, url, headers, oauth, timeout, disabled: _, kind }) =
-            &self.raw;
+        let Hidden(RawMcpServer {
+            command,
+            args,
+            env,
+            cwd,
+            url,
+            headers,
+            oauth,
+            timeout,
+            disabled: _,
+            sandbox,
+            kind,
+        }) = &self.raw;
         let fill = |text: &str| expand_variables(text, |name| variable(name, self.is_from_project, settings));
         let pairs = |pairs: &BTreeMap<String, String>| -> Result<Vec<(String, Secret)>, CliError> {
             pairs.iter().map(|(name, value)| Ok((name.clone(), Secret::new(fill(value)?)))).collect()
@@ -214,10 +229,14 @@ impl Server {
                 let mut environment = passed_variables(settings, env);
                 environment.extend(pairs(env)?);
                 let folder = cwd.as_deref().map(&fill).transpose()?.unwrap_or_default();
+                let command = fill(command)?;
+                let origin = if self.is_from_project { ServerOrigin::Project } else { ServerOrigin::User };
+                let entry = ServerEntry { kind: ServerKind::Mcp, origin, command: &command, guard };
                 Transport::Stdio(StdioCommand {
                     guard: guard.clone(),
                     directory: settings.folder.join(folder),
-                    command: fill(command)?,
+                    sandbox: sandbox.resolve(entry, settings)?,
+                    command,
                     arguments: args.iter().map(|word| fill(word)).collect::<Result<_, _>>()?,
                     environment,
                 })
@@ -338,6 +357,9 @@ pub(super) fn from_mcp_json(text: &str) -> Result<Table, CliError> {
         server.retain(|key, _| is_known(key) || keys::is_typo(&["mcpServers", name], key));
         if let Some(Value::Table(login)) = server.get_mut("oauth") {
             login.retain(|key, _| keys::find(&["mcpServers", name, "oauth", key]).is_some());
+        }
+        if let Some(Value::Table(sandbox)) = server.get_mut("sandbox") {
+            sandbox.retain(|key, _| keys::find(&["mcpServers", name, "sandbox", key]).is_some());
         }
     }
     Ok(Table::from_iter([("mcpServers".to_owned(), Value::Table(servers))]))

@@ -268,7 +268,7 @@ fn git_works_in_a_protected_repository() {
                   printf '[core]\\nrepositoryformatversion = 0\\nfsmonitor = \"touch ../ran; false\"\\n' > evil/config";
     let output = run(&home, attack, &[]);
     assert!(
-        output.contains("(removed these files because the sandbox protects them:")
+        output.contains("(the sandbox protects these files, so they were renamed to NAME.removed:")
             && output.contains("commondir"),
         "{output}"
     );
@@ -322,8 +322,12 @@ fn placeholders_are_neither_reported_nor_taken_for_files_of_the_project() {
     assert_eq!(running.end().0, 0);
     assert!(!home.work().join(".brigade").exists());
     let output = run(&home, "echo pwned > AGENTS.md; cat AGENTS.md", &[]);
-    assert!(output.contains("removed these files because the sandbox protects them:"), "{output}");
+    assert!(
+        output.contains("the sandbox protects these files, so they were renamed to NAME.removed:"),
+        "{output}"
+    );
     assert!(!home.work().join("AGENTS.md").exists());
+    assert_eq!(fs::read_to_string(home.work().join("AGENTS.md.removed")).unwrap(), "pwned\n");
 }
 
 /// A new message to a child begins a round of its own, without the role that narrowed it.

@@ -148,6 +148,7 @@ async fn start_process(
     let redactor = Redactor::new(program.environment.iter().map(|(_, value)| value), sanitize);
     let tag = format!("mcp:{name}");
     let (stream, exit) = start_server(tag, program.clone(), close_reason.clone(), exit_status, redactor)
+        .await
         .map_err(|error| McpError::Connect(format!("cannot start the server: {error}")))?;
     let process = AbortOnDrop(spawn(exit));
     let (reader, writer) = stream.into_split();

@@ -5,6 +5,7 @@ use brigade_core::{Budget, CallId, Limit, RemoteContext};
 
 use super::Driver;
 use crate::remote;
+use crate::sandbox::SandboxMode;
 
 impl Driver {
     /// Depth and remaining limits of this session.
@@ -23,6 +24,10 @@ impl Driver {
                 Limit::Unlimited => None,
             },
             mode: Some(self.resolved.authority.permissions.mode),
+            sandbox: match self.tree.settings().sandbox.mode_of(&self.resolved.authority) {
+                SandboxMode::Off => None,
+                sandbox => Some(sandbox),
+            },
             ..RemoteContext::default()
         }
         .with_budget(remote::lendable_rest(&self.resolved.kind, self.state().ledger()))

@@ -2,6 +2,7 @@
 
 use brigade::agents::KeyStatus;
 use brigade::core::permission::Mode;
+use brigade::sandbox::SandboxMode;
 
 use crate::agents::agent_dir::{AgentDir, assert_status, deny, note, tools};
 
@@ -159,6 +160,44 @@ fn modes_only_narrow() {
     assert_eq!(mode("mode: subagent"), None);
     let wide = dir.load_ok("x.md", file("permissionMode: bypassPermissions"));
     assert_status(&wide.notes, "permissionMode", KeyStatus::Ignored);
+}
+
+#[test]
+fn sandboxes_only_narrow() {
+    let dir = AgentDir::new();
+    let sandbox = |lines: &str| dir.load_ok("x.md", file(lines)).agent.sandbox;
+    let read_only =
+        ["sandbox: read-only", "sandbox_mode: read-only", "readonly: true", "permissionMode: plan"];
+    for narrow in read_only {
+        assert_eq!(sandbox(narrow), Some(SandboxMode::ReadOnly), "{narrow}");
+        for other in ["sandbox: workspace", "sandbox_mode: workspace-write", "permissionMode: acceptEdits"] {
+            if narrow.split(':').next() != other.split(':').next() {
+                assert_eq!(
+                    sandbox(&format!("{narrow}\n{other}")),
+                    Some(SandboxMode::ReadOnly),
+                    "{narrow}, {other}"
+                );
+                assert_eq!(
+                    sandbox(&format!("{other}\n{narrow}")),
+                    Some(SandboxMode::ReadOnly),
+                    "{other}, {narrow}"
+                );
+            }
+        }
+    }
+    for workspace in ["sandbox: workspace", "sandbox_mode: workspace-write"] {
+        assert_eq!(sandbox(workspace), Some(SandboxMode::Workspace), "{workspace}");
+    }
+    for wide in [
+        "sandbox: off",
+        "sandbox_mode: danger-full-access",
+        "readonly: false",
+        "permissionMode: bypassPermissions",
+        "permissionMode: acceptEdits",
+        "permissionMode: default",
+    ] {
+        assert_eq!(sandbox(wide), None, "{wide}");
+    }
 }
 
 #[test]

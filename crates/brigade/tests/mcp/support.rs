@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use brigade::Secret;
 use brigade::mcp::{ServerConfig, Servers, StdioCommand, Transport};
+use brigade::sandbox::ServerSandbox;
 use brigade::tool::{AnyTool, Files, ProgressReporter, RemoteLoan, ToolContext, Workspace};
 use brigade_core::permission::Permissions;
 use brigade_core::{CallId, RemoteContext, SessionId, ToolOutput};
@@ -90,6 +91,7 @@ impl McpHarness {
             command,
             arguments,
             environment: environment.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
+            sandbox: ServerSandbox::default(),
         };
         ServerConfig {
             name: name.to_owned(),

@@ -1,5 +1,8 @@
 //! Checks of external agents.
 
+use brigade::sandbox::ServerSandbox;
+use brigade_core::permission::Mode;
+
 use super::{Finding, block_on};
 use crate::error::CliError;
 use crate::settings::Settings;
@@ -10,9 +13,16 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
     if settings.acp.is_empty() {
         return Ok(vec![Finding::note("none. Define them under `acp.servers` in the configuration.")]);
     }
+    let (servers, _) = settings.acp_servers(&setup::guard_command()?);
+    let sandbox = |name: &str| {
+        let server = servers.iter().find(|server| server.name == name);
+        server.map(|server| describe(&server.sandbox)).unwrap_or_default()
+    };
     if offline {
         let names = settings.acp.iter().map(|server| server.name.as_str());
-        return Ok(names.map(|name| Finding::note(format!("{name}: not started"))).collect());
+        return Ok(names
+            .map(|name| Finding::note(format!("{name}: not started{}", sandbox(name))))
+            .collect());
     }
     block_on(async {
         let (acp, problems) = setup::external_agents(settings)?;
@@ -26,11 +36,28 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
                 None => acp.probe(&server.name).await.map_err(|error| error.to_string()),
             };
             findings.push(match found {
-                Ok(title) if title.is_empty() => Finding::ok(format!("{}: responds", server.name)),
-                Ok(title) => Finding::ok(format!("{}: {title}", server.name)),
+                Ok(title) => {
+                    let title = if title.is_empty() { "responds" } else { &title };
+                    Finding::ok(format!("{}: {title}{}", server.name, sandbox(&server.name)))
+                }
                 Err(what) => Finding::warn(format!("{}: {what}", server.name), fix),
             });
         }
         Ok(findings)
     })?
+}
+
+/// Describes the sandbox of an agent in each mode, as the end of a finding.
+fn describe(sandbox: &ServerSandbox) -> String {
+    let text = sandbox.description();
+    let narrowed: Vec<String> = [Mode::Plan, Mode::Ask]
+        .into_iter()
+        .map(|mode| (mode, sandbox.for_session(mode, None).mode()))
+        .filter(|(_, own)| *own != sandbox.mode())
+        .map(|(mode, own)| format!("{own} in mode {mode}"))
+        .collect();
+    match narrowed.is_empty() {
+        true => format!(", {text}"),
+        false => format!(", {text} ({})", narrowed.join(", ")),
+    }
 }
