@@ -42,7 +42,8 @@ impl Planned {
     }
 }
 
-fn day(registry: &RecordingServer, canary: &RecordingServer) -> Vec<Planned> {
+/// The calls of a day. Without a sandbox, a command has all access and cannot ask for more.
+fn day(registry: &RecordingServer, canary: &RecordingServer, in_sandbox: bool) -> Vec<Planned> {
     let authority = canary.address.trim_start_matches("http://");
     let (host, port) = authority.split_once(':').unwrap();
     let text = include_str!("../fixtures/day.json")
@@ -53,22 +54,26 @@ fn day(registry: &RecordingServer, canary: &RecordingServer) -> Vec<Planned> {
         .replace("PYTEST", &tools("pytest/bin/pytest").display().to_string())
         .replace("PYTHON", &tools("pytest/bin/python").display().to_string());
     let planned: Vec<Value> = serde_json::from_str(&text).unwrap();
-    let planned = planned.into_iter().map(|call| Planned {
-        tool: call["tool"].as_str().unwrap_or_default().to_owned(),
-        arguments: call["arguments"].clone(),
-        is_dangerous: call.get("dangerous").is_some(),
+    let planned = planned.into_iter().map(|mut call| {
+        let mut arguments = call["arguments"].take();
+        if let (Some(arguments), false) = (arguments.as_object_mut(), in_sandbox) {
+            arguments.remove("needs");
+        }
+        let tool = call["tool"].as_str().unwrap_or_default().to_owned();
+        Planned { tool, arguments, is_dangerous: call.get("dangerous").is_some() }
     });
     planned.collect()
 }
 
 /// Makes the calls of a day. Every harmless call must succeed, and every dangerous one must fail without an effect.
-fn spend_a_day(setting: &str) -> (Vec<Planned>, Vec<AgentCall>) {
+fn spend_a_day(in_sandbox: bool) -> (Vec<Planned>, Vec<AgentCall>) {
+    let setting = if in_sandbox { "sandbox.mode=workspace" } else { "sandbox.mode=off" };
     let workplace = AgentWorkplace::new(User::OfTests);
     let registry = registry_of(&workplace);
     let canary = RecordingServer::start(|_| CannedResponse::new("200 OK", "text/plain", "", "stolen"));
     workplace.prepare(PROJECT);
     let kept = ["work/.git/hooks", "work/.git/config", "user", "work/AGENTS.md"];
-    let planned = day(&registry, &canary);
+    let planned = day(&registry, &canary, in_sandbox);
     let before = kept.map(|name| content(&workplace, name));
     let dangerous: Vec<&Value> =
         planned.iter().filter(|call| call.is_dangerous).map(|call| &call.arguments).collect();
@@ -89,7 +94,7 @@ fn spend_a_day(setting: &str) -> (Vec<Planned>, Vec<AgentCall>) {
     assert_eq!(content(&workplace, "library/note.txt"), "library/note.txt: line\n", "{setting}");
     workplace.prepare(
         "test \"$(git -C ../remote.git log --format=%s -1 main)\" = 'change 3'
-         git -C ../remote.git rev-parse -q --verify longest v0.2.0 >/dev/null",
+         git -C ../remote.git show-ref -q --verify refs/heads/longest refs/tags/v0.2.0",
     );
     (planned, made)
 }
@@ -111,8 +116,8 @@ fn content(workplace: &AgentWorkplace, name: &str) -> String {
 
 #[test]
 fn sandbox_asks_fewer_questions_and_still_the_important_ones() {
-    let (planned, without) = spend_a_day("sandbox.mode=off");
-    let (_, with) = spend_a_day("sandbox.mode=workspace");
+    let (_, without) = spend_a_day(false);
+    let (planned, with) = spend_a_day(true);
     let asked = |calls: &[AgentCall]| calls.iter().filter(|call| call.was_asked).count();
     let commands = planned.iter().filter(|call| !call.command().is_empty()).count();
     let dangerous = planned.iter().filter(|call| call.is_dangerous).count();
