@@ -107,8 +107,8 @@ fn start_in_sandbox(
     let placeholders = Placeholders::create(&sandbox).map_err(|error| Report::CannotConfine {
         reason: format!("cannot create placeholders for protected paths: {error}"),
     })?;
+    // Below a placeholder, nothing can be created.
     let mut missing = missing_paths(&sandbox, &sandbox.forbidden);
-    // A command cannot create what a placeholder covers. Removing the placeholder would uncover it for other commands.
     missing.retain(|missing| !placeholders.contains(&missing.path));
     let (command_line, output) = command(job, socket).map_err(cannot_run)?;
     let limits = resource_limits(&job.limits);

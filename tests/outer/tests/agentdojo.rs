@@ -4,7 +4,7 @@
 //! sub-agent are those of the user task's ground truth. Tools and model are in one Python program, which keeps an environment
 //! per pair and records every executed call in it.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use brigade_outer_tests::{AgentDojo, TestEnv};
 use serde_json::{Value, json};
