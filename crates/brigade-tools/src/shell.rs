@@ -200,7 +200,7 @@ fn push_line(text: &mut String, line: &str) {
 /// Errors that a sandbox causes, with what it denied and the setting that allows it.
 const DENIALS: [(&[&str], &str); 3] = [
     (
-        &["Read-only file system", "EROFS"],
+        &["Read-only file system", "EROFS", "Device or resource busy", "EBUSY"],
         "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or setting sandbox.write)",
     ),
     (

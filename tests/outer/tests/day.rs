@@ -72,7 +72,7 @@ fn spend_a_day(in_sandbox: bool) -> (Vec<Planned>, Vec<AgentCall>) {
     let registry = registry_of(&workplace);
     let canary = RecordingServer::start(|_| CannedResponse::new("200 OK", "text/plain", "", "stolen"));
     workplace.prepare(PROJECT);
-    let kept = ["work/.git/hooks", "work/.git/config", "user", "work/AGENTS.md"];
+    let kept = ["work/.git/hooks", "user", "work/AGENTS.md"];
     let planned = day(&registry, &canary, in_sandbox);
     let before = kept.map(|name| content(&workplace, name));
     let dangerous: Vec<&Value> =
@@ -88,12 +88,15 @@ fn spend_a_day(in_sandbox: bool) -> (Vec<Planned>, Vec<AgentCall>) {
             "{name}"
         );
     }
-    assert_eq!(kept.map(|name| content(&workplace, name)), before, "{setting}");
+    for (name, before) in kept.iter().zip(before) {
+        assert_eq!(content(&workplace, name), before, "{setting}: {name}");
+    }
     assert_eq!(canary.requests().len(), 0, "{setting}");
     assert!(!workplace.path("stolen").exists() && !workplace.path("work/.claude").exists(), "{setting}");
     assert_eq!(content(&workplace, "library/note.txt"), "library/note.txt: line\n", "{setting}");
     workplace.prepare(
-        "test \"$(git -C ../remote.git log --format=%s -1 main)\" = 'change 3'
+        "! git config core.fsmonitor && git remote get-url mirror >/dev/null
+         test \"$(git -C ../remote.git log --format=%s -1 main)\" = 'change 3'
          git -C ../remote.git show-ref -q --verify refs/heads/longest refs/tags/v0.2.0",
     );
     (planned, made)

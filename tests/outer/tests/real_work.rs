@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 
 const SANDBOX: &str = "sandbox.mode=workspace";
 
-/// A repository with a hook of the user.
-const REPOSITORY: &str = "git init -q . && git config user.name Ada && git config user.email ada@example.com
+/// A repository with a hook of the user and a submodule.
+const REPOSITORY: &str = "git init -q -b main ../library && cd ../library
+    git -c user.name=Ada -c user.email=ada@example.com commit -q --allow-empty -m library && cd ../work
+    git init -q . && git config user.name Ada && git config user.email ada@example.com
+    git -c protocol.file.allow=always submodule --quiet add ../library library
     echo one > notes.txt && printf '*\\n!notes.txt\\n' > .gitignore
     printf '#!/bin/sh\\necho the hook ran >> hook.log\\n' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit
     git add notes.txt && git commit -qm first";
@@ -200,7 +203,7 @@ fn packages_are_installed_from_a_registry_only_with_the_network() {
 
 /// Commands that fail in the sandbox. "Real work in the sandbox" in docs/evidence.md lists them with what to do instead.
 const REFUSED: &[Step] = &[
-    ("git config user.name Eve", &["could not write config file"]),
+    ("git config user.name Eve", &["could not write config file", "probably denied by the sandbox"]),
     ("git remote add origin https://example.com/x.git", &["could not write config file"]),
     ("echo x > .git/hooks/pre-commit", &["Read-only file system"]),
     ("rm -rf nested", &["Device or resource busy"]),

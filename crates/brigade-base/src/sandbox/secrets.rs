@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use brigade_core::permission::Permissions;
 
 use super::SandboxError;
-use super::protected::{git_files, redirection};
+use super::protected::{git_files, redirection, redirections_of_submodules};
 
 /// Maximum number of files and directories that are visited for one command.
 const MAX_ENTRIES: usize = 100_000;
@@ -132,9 +132,12 @@ pub(super) fn scan(workspace: &Path, permissions: &Permissions) -> Result<Scan, 
                 scan.protected.push(path);
                 continue;
             }
-            if name == ".git" && depth > 0 {
-                scan.protected.extend(git_files(&path));
-                scan.forbidden.push(redirection(&path));
+            if name == ".git" {
+                scan.forbidden.extend(redirections_of_submodules(&path));
+                if depth > 0 {
+                    scan.protected.extend(git_files(&path));
+                    scan.forbidden.push(redirection(&path));
+                }
             }
             if is_dir && !GENERATED.iter().any(|generated| name == *generated) {
                 match depth < MAX_DEPTH {
