@@ -108,7 +108,6 @@ impl SandboxSettings {
                 writable
             }
         };
-        writable.extend(granted.iter().cloned());
         let scan = secrets::scan(workspace, &authority.permissions)?;
         let home = self.home.as_deref();
         let hidden =
@@ -122,6 +121,15 @@ impl SandboxSettings {
             .chain(home.into_iter().flat_map(protected::in_home))
             .chain(scan.protected)
             .filter(|path| !granted.contains(path));
+        let protected: Vec<PathBuf> = protected.collect();
+        // A file with a mount of its own cannot be replaced, which is how git writes its configuration. It needs none if
+        // its directory is writable.
+        let is_writable = |path: &&PathBuf| {
+            writable.iter().any(|root| path.starts_with(root))
+                && !protected.iter().any(|protected| path.starts_with(protected))
+        };
+        let mounted: Vec<PathBuf> = granted.iter().filter(|path| !is_writable(path)).cloned().collect();
+        writable.extend(mounted);
         let caches = home.into_iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
         let caches =
             existing(caches).into_iter().filter(|cache| !writable.iter().any(|path| cache.starts_with(path)));
@@ -131,7 +139,7 @@ impl SandboxSettings {
         };
         Ok(Confinement::Sandbox(Box::new(Sandbox {
             discarded: os_strings(caches.filter(|cache| !contains_any(cache, &writable))),
-            protected: os_strings(protected),
+            protected: os_strings(protected.into_iter()),
             forbidden: os_strings(
                 [protected::redirection(&workspace.join(".git"))].into_iter().chain(scan.forbidden),
             ),
