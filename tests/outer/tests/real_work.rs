@@ -208,19 +208,46 @@ const REFUSED: &[Step] = &[
     ("echo x > .git/hooks/pre-commit", &["Read-only file system"]),
     ("rm -rf nested", &["Device or resource busy"]),
     ("strace -o trace true", &["Operation not permitted"]),
-    ("cargo install --offline --path nowhere --root ~/.local", &["nowhere"]),
+    ("git config --global user.name Eve", &["Read-only file system"]),
+    ("mkdir -p .vscode && echo {} > .vscode/settings.json", &["Read-only file system"]),
     ("curl -sS http://example.com/", &["Could not resolve host"]),
     ("mkdir ~/.local", &["Read-only file system"]),
 ];
 
+/// Commands that fail in a linked worktree, because its repository is outside the workspace.
+const REFUSED_IN_A_LINKED_WORKTREE: &[Step] =
+    &[("git status --short", &[]), ("echo x > x && git add x", &["Read-only file system"])];
+
+/// Commands that fail in a workspace that is no repository.
+const REFUSED_WITHOUT_A_REPOSITORY: &[Step] = &[("git init -q .", &["Read-only file system"])];
+
+/// Commands of root that fail, because the sandbox has no other users.
+const REFUSED_AS_ROOT: &[Step] = &[
+    ("chown 1000 x", &["Invalid argument"]),
+    ("tar cf x.tar --owner=1000 x && tar xf x.tar", &["Cannot change ownership"]),
+    ("tar xf x.tar --no-same-owner", &[]),
+];
+
 #[test]
 fn documented_limits_of_the_sandbox_hold() {
-    let workplace = AgentWorkplace::new(User::Ordinary);
-    workplace.prepare(REPOSITORY);
-    workplace.prepare("git clone -q . nested");
-    let commands: Vec<String> = REFUSED.iter().map(|(command, _)| (*command).to_owned()).collect();
-    for ((command, expected), call) in REFUSED.iter().zip(make(&workplace, &[SANDBOX], &commands)) {
-        assert!(call.is_error && !call.was_asked, "{command}\n{}", call.text);
+    let worktree = "git init -q ../main && cd ../main && git -c user.name=n -c user.email=n@example.com commit -q \
+                    --allow-empty -m first && git worktree add -q ../work";
+    let nested = format!("{REPOSITORY}\ngit clone -q . nested");
+    refuses(User::Ordinary, &nested, REFUSED);
+    refuses(User::Ordinary, worktree, REFUSED_IN_A_LINKED_WORKTREE);
+    refuses(User::Ordinary, "true", REFUSED_WITHOUT_A_REPOSITORY);
+    if rustix::process::getuid().is_root() {
+        refuses(User::OfTests, "echo x > x", REFUSED_AS_ROOT);
+    }
+}
+
+/// Checks that these commands fail in a workspace with this content, unless no text is expected.
+fn refuses(user: User, content: &str, steps: &[Step]) {
+    let workplace = AgentWorkplace::new(user);
+    workplace.prepare(content);
+    let commands: Vec<String> = steps.iter().map(|(command, _)| (*command).to_owned()).collect();
+    for ((command, expected), call) in steps.iter().zip(make(&workplace, &[SANDBOX], &commands)) {
+        assert!(call.is_error != expected.is_empty() && !call.was_asked, "{command}\n{}", call.text);
         for text in *expected {
             assert!(call.text.contains(text), "no {text:?} after {command}\n{}", call.text);
         }
