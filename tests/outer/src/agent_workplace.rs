@@ -11,7 +11,7 @@ use crate::counterpart::{cache, node};
 use crate::{TestEnv, processes_with};
 
 /// Time after which a run counts as hanging.
-const RUN_TIMEOUT: Duration = Duration::from_secs(180);
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The user that runs the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

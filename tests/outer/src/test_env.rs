@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Time after which a command counts as hanging.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A home, a working directory and a directory for temporary files.
 pub struct TestEnv {
