@@ -183,7 +183,7 @@ fn packages_are_installed_from_a_registry_only_with_the_network() {
         let workplace = AgentWorkplace::new(user);
         let server = registry_of(&workplace);
         let install = format!(
-            "npm init -y >/dev/null; npm install --no-audit --no-fund --fetch-retries 0 --registry {} leftpad 2>&1 && \
+            "npm init -y >/dev/null; npm install --no-audit --no-fund --no-update-notifier --fetch-retries 0 --registry {} leftpad 2>&1 && \
              node -e 'console.log(require(\"leftpad\")(\"padded\"))'",
             server.address
         );
@@ -196,7 +196,7 @@ fn packages_are_installed_from_a_registry_only_with_the_network() {
         let [installed] = &make(&workplace, &[SANDBOX, "sandbox.network=true"], &[install])[..] else {
             unreachable!()
         };
-        assert!(!installed.is_error && installed.text.ends_with("  padded\n"), "{installed:?}");
+        assert!(!installed.is_error && installed.text.contains("  padded\n"), "{installed:?}");
         assert!(workplace.path("work/node_modules/leftpad/index.js").exists());
     }
 }
