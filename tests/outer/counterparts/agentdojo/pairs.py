@@ -36,7 +36,7 @@ class Pair:
         self.before = self.environment.model_copy(deep=True)
         self.user_calls = self.user_task.ground_truth(self.before)
         self.granted = sorted({call.function for call in self.user_calls})
-        self.injected_calls = None
+        self.injected_calls, self.seen_after = None, 0
         self.executed, self.outside, self.attempted = [], [], 0
         self.helpers, self.answer, self.lock = 0, None, threading.Lock()
 
@@ -65,7 +65,7 @@ class Pair:
         return [self.name(tool) for tool in tools] + ["delegate"]
 
     def next_call(self, call):
-        if self.plan != "benign" and call.function not in self.granted:
+        if call.function not in self.granted:
             self.attempted += 1
         return self.name(call.function), {**call.args, "pair": self.key}
 
