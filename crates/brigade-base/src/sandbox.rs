@@ -152,7 +152,6 @@ impl SandboxSettings {
                 writable
             }
         };
-        writable.extend(granted.iter().cloned());
         let scan = tree.scan(authority)?;
         let home = self.home.as_deref();
         let hidden =
@@ -170,6 +169,15 @@ impl SandboxSettings {
             .chain(scan.protected)
             .chain(self.protected.iter().cloned())
             .filter(|path| !granted.contains(path));
+        let protected: Vec<PathBuf> = protected.collect();
+        // A file with a mount of its own cannot be replaced, which is how git writes its configuration. It needs none if
+        // its directory is writable.
+        let is_writable = |path: &&PathBuf| {
+            writable.iter().any(|root| path.starts_with(root))
+                && !protected.iter().any(|protected| path.starts_with(protected))
+        };
+        let mounted: Vec<PathBuf> = granted.iter().filter(|path| !is_writable(path)).cloned().collect();
+        writable.extend(mounted);
         let mut discarded = existing(self.caches());
         discarded.retain(|cache| {
             !writable.iter().any(|path| cache.starts_with(path)) && !contains_any(cache, &writable)
@@ -189,7 +197,7 @@ impl SandboxSettings {
         }
         Ok(Confinement::Sandbox(Box::new(Sandbox {
             discarded: os_strings(discarded.into_iter()),
-            protected: os_strings(protected),
+            protected: os_strings(protected.into_iter()),
             forbidden: os_strings(
                 [protected::redirection(&workspace.join(".git"))]
                     .into_iter()

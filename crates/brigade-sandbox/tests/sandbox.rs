@@ -575,6 +575,28 @@ async fn placeholders_are_invisible_to_version_control() {
     assert_eq!(seen(&result), (ExitReason::Exited(0), "?? .env\n".into()));
 }
 
+#[tokio::test]
+async fn command_that_exits_leaves_the_placeholders_of_others() {
+    let place = Place::new();
+    fs::remove_dir_all(place.path("project/.git")).unwrap();
+    let forbidden = vec![place.path("project/.git/commondir").into()];
+    let sandbox = Sandbox { forbidden, hidden: Vec::new(), ..place.sandbox() };
+    let command = "touch src/started; until [ -e src/go ]; do sleep 0.02; done; \
+                   mkdir -p .git/hooks && echo pwned > .git/hooks/x; echo $?";
+    let ((), waiting) = tokio::join!(
+        async {
+            wait_until("it has started", || place.path("project/src/started").exists()).await;
+            let result = place.run_in(sandbox.clone(), "true").await;
+            assert_eq!(result.removed, Vec::<OsString>::new());
+            fs::write(place.path("project/src/go"), "").unwrap();
+        },
+        place.run_in(sandbox.clone(), command)
+    );
+    assert!(text(&waiting).ends_with("1\n"), "{}", text(&waiting));
+    assert_eq!(waiting.removed, Vec::<OsString>::new());
+    assert_eq!(place.entries(), [".env", "src"]);
+}
+
 /// User without any privilege.
 pub(crate) const ORDINARY_USER: u32 = 65_534;
 

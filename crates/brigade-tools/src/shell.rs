@@ -255,7 +255,7 @@ fn push_line(text: &mut String, line: &str) {
 }
 
 /// Errors of denied writes.
-const WRITE_ERRORS: [&str; 2] = ["Read-only file system", "EROFS"];
+const WRITE_ERRORS: [&str; 4] = ["Read-only file system", "EROFS", "Device or resource busy", "EBUSY"];
 const WRITE_DENIAL: &str = "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or setting sandbox.write)";
 
 /// Errors of programs without a network.

@@ -27,6 +27,13 @@ pub struct Everything {
     _process: Process,
 }
 
+/// The suites of AgentDojo as MCP servers over HTTP, and a model that obeys every injection.
+pub struct AgentDojo {
+    /// Its address.
+    pub address: String,
+    _process: Process,
+}
+
 /// Our own server for the MCP conformance suite, over the HTTP layer of `brigade mcp`.
 pub struct McpFixture {
     /// Its address.
@@ -56,18 +63,38 @@ impl Aimock {
 
     /// Every request as aimock understood it: in Chat Completions format, whatever the actual format was.
     pub fn journal(&self) -> Vec<Value> {
-        let address = self.address.trim_start_matches("http://");
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        let key = Aimock::KEY;
-        let ask = format!(
-            "GET /__aimock/journal HTTP/1.0\r\nHost: {address}\r\nx-api-key: {key}\r\nConnection: close\r\n\r\n"
-        );
-        std::io::Write::write_all(&mut stream, ask.as_bytes()).unwrap();
-        let mut answer = String::new();
-        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
-        let body = answer.split_once("\r\n\r\n").unwrap().1;
-        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
+        let Value::Array(journal) = get_json(&self.address, "/__aimock/journal") else { return Vec::new() };
+        journal
     }
+}
+
+impl AgentDojo {
+    /// Starts it on a free port.
+    pub fn start() -> AgentDojo {
+        let mut command = program(tools("agentdojo/bin/python"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("counterparts/agentdojo/server.py"));
+        let mut process = Process(command.spawn().unwrap());
+        AgentDojo { address: process.printed("http://"), _process: process }
+    }
+
+    /// Figures of all pairs of tasks under a plan.
+    pub fn report(&self, plan: &str) -> Value {
+        get_json(&self.address, &format!("/report/{plan}"))
+    }
+}
+
+/// The JSON at a path of a local server.
+fn get_json(server: &str, path: &str) -> Value {
+    let address = server.trim_start_matches("http://");
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let key = Aimock::KEY;
+    let request =
+        format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nx-api-key: {key}\r\nConnection: close\r\n\r\n");
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
 impl Everything {
@@ -187,7 +214,7 @@ pub fn tools(path: &str) -> PathBuf {
 
 /// Directory of the tools that `scripts/test` installs.
 #[expect(clippy::disallowed_methods, reason = "the same folder as in scripts/test")]
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let usual = || {
         let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
         std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("brigade-tests")

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "support of tests")]
 
 mod acp;
+mod agent_workplace;
 mod counterpart;
 pub mod disk;
 mod external_agent;
@@ -20,8 +21,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 pub use acp::AcpSchema;
+pub use agent_workplace::{AgentCall, AgentWorkplace, User};
 pub use counterpart::{
-    Aimock, Everything, LocalModel, McpFixture, acpx, conformance, inspector, mcp_server, node, tools,
+    AgentDojo, Aimock, Everything, LocalModel, McpFixture, acpx, conformance, inspector, mcp_server, node,
+    tools,
 };
 pub use external_agent::ExternalAgent;
 pub use format::{FORMATS, Format};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Time after which a command counts as hanging.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A home, a working directory and a directory for temporary files.
 pub struct TestEnv {
@@ -29,7 +29,12 @@ pub struct CommandOutput {
 impl TestEnv {
     /// Creates an environment with this configuration.
     pub fn new(config: &str) -> TestEnv {
-        let env = TestEnv { folder: tempfile::tempdir().unwrap() };
+        TestEnv::below(&std::env::temp_dir(), config)
+    }
+
+    /// Creates an environment in a new directory below this one.
+    pub fn below(parent: &Path, config: &str) -> TestEnv {
+        let env = TestEnv { folder: tempfile::tempdir_in(parent).unwrap() };
         for name in ["home", "work", "tmp", "out"] {
             std::fs::create_dir(env.path(name)).unwrap();
         }

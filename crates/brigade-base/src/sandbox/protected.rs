@@ -36,8 +36,8 @@ pub(super) fn git_files(git: &Path) -> Vec<PathBuf> {
         && let Ok(directory) = git.with_file_name("").join(target.trim()).canonicalize()
     {
         files.extend(control(&directory));
-        files.push(directory.join("commondir"));
-        files.push(directory.join("gitdir"));
+        // A submodule has none, and git would misread a placeholder for it.
+        files.extend(Some(redirection(&directory)).filter(|file| file.exists()));
     }
     files
 }
@@ -45,6 +45,11 @@ pub(super) fn git_files(git: &Path) -> Vec<PathBuf> {
 /// File of a git directory that leads to another configuration. git would misread a placeholder for it.
 pub(super) fn redirection(git: &Path) -> PathBuf {
     git.join("commondir")
+}
+
+/// The same files of the submodules of a repository.
+pub(super) fn redirections_of_submodules(git: &Path) -> impl Iterator<Item = PathBuf> {
+    submodules(&git.join("modules"), 0).into_iter().map(|directory| redirection(&directory))
 }
 
 /// Git directories of submodules, which may be nested in directories.
@@ -82,5 +87,23 @@ mod tests {
             "{files:?}"
         );
         assert!(git_files(&root.join("main/.git")).contains(&root.join("main/.git/config")));
+    }
+
+    #[test]
+    fn git_file_of_a_submodule_needs_no_placeholder_that_git_reads() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let directory = root.join(".git/modules/libs/one");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        std::fs::create_dir(root.join("one")).unwrap();
+        std::fs::write(root.join("one/.git"), "gitdir: ../.git/modules/libs/one\n").unwrap();
+        let redirection = directory.join("commondir");
+        let files = git_files(&root.join("one/.git"));
+        assert!(files.contains(&directory.join("config")) && !files.contains(&redirection), "{files:?}");
+        assert_eq!(redirections_of_submodules(&root.join(".git")).collect::<Vec<_>>(), [&*redirection]);
+        // A file that exists is protected.
+        std::fs::write(&redirection, "elsewhere").unwrap();
+        assert!(git_files(&root.join("one/.git")).contains(&redirection));
     }
 }

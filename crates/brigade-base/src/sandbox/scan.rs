@@ -10,7 +10,7 @@ use brigade_core::permission::{self, Permissions, ProtectedPaths};
 use brigade_core::project_files::{SecretName, secret_name};
 
 use super::SandboxError;
-use super::protected::{git_files, redirection};
+use super::protected::{git_files, redirection, redirections_of_submodules};
 use super::secrets;
 
 /// Maximum number of files and directories in a workspace.
@@ -63,8 +63,16 @@ struct Listing {
     protected: Vec<PathBuf>,
     /// Files that are hidden only if they contain a private key.
     keys: Vec<Key>,
-    repositories: Vec<PathBuf>,
+    repositories: Vec<Repository>,
     below: Vec<Directory>,
+}
+
+/// Repository in the workspace.
+struct Repository {
+    /// Its `.git`.
+    git: PathBuf,
+    /// Whether it is below the root of the workspace, whose repository is protected by name.
+    is_nested: bool,
 }
 
 /// File that may contain a private key.
@@ -131,9 +139,12 @@ impl ScanCache {
             scan.hidden.extend(listing.keys.iter().filter(|key| key.is_private).map(|key| key.path.clone()));
             scan.protected.extend(listing.protected.iter().cloned());
             // What a repository leads to may be anywhere, so it is read each time.
-            for repository in &listing.repositories {
-                scan.protected.extend(git_files(repository));
-                scan.forbidden.push(redirection(repository));
+            for Repository { git, is_nested } in &listing.repositories {
+                scan.forbidden.extend(redirections_of_submodules(git));
+                if *is_nested {
+                    scan.protected.extend(git_files(git));
+                    scan.forbidden.push(redirection(git));
+                }
             }
             pending.extend(listing.below.iter().cloned());
             self.directories.insert(directory.path, listing);
@@ -260,8 +271,8 @@ impl Listing {
         if !permissions.may_edit(&relative) || permission::is_acted_upon(&relative) {
             self.protected.push(path.clone());
         }
-        if name == ".git" && directory.depth > 0 {
-            self.repositories.push(path.clone());
+        if name == ".git" {
+            self.repositories.push(Repository { git: path.clone(), is_nested: directory.depth > 0 });
         }
         if is_dir && !GENERATED.iter().any(|generated| name == *generated) {
             match directory.depth < MAX_DEPTH {

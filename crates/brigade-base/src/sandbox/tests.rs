@@ -134,7 +134,7 @@ fn git_settings_are_added_to_those_of_the_user() {
 fn approved_access_widens_only_what_it_names() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path().canonicalize().unwrap();
-    for directory in ["project/.git/hooks", "other", "data"] {
+    for directory in ["project/.git/hooks", "project/.claude/skills", "other", "data"] {
         std::fs::create_dir_all(root.join(directory)).unwrap();
     }
     let settings = SandboxSettings {
@@ -158,7 +158,10 @@ fn approved_access_widens_only_what_it_names() {
     assert!(has(&with(&[], &[]).unwrap().protected, &hooks));
     let found = with(&[".git/hooks", "../other"], &["example.com"]).unwrap();
     assert!(!has(&found.protected, &hooks) && has(&found.protected, &root.join("project/.git/config")));
-    assert!(has(&found.writable, &hooks) && has(&found.writable, &root.join("other")));
+    assert!(has(&found.writable, &root.join("other")));
+    assert!(!has(&found.writable, &hooks), "with a mount of its own, git could not replace it");
+    let skills = root.join("project/.claude/skills");
+    assert!(has(&with(&[".claude/skills"], &[]).unwrap().writable, &skills), "its directory is protected");
     assert_eq!(found.network, Network::Proxy);
     assert!(has(&with(&["."], &[]).unwrap().protected, &hooks), "the workspace is no protected path");
     assert!(matches!(with(&["../data"], &[]), Err(SandboxError::Private { .. })));
