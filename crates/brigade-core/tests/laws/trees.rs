@@ -83,7 +83,7 @@ impl Rng {
     }
 
     fn tools(&mut self) -> Vec<String> {
-        TOOLS.iter().filter(|_| self.below(3) > 0).map(|tool| (*tool).to_owned()).collect()
+        TOOLS.iter().filter(|_| self.below(5) > 0).map(|tool| (*tool).to_owned()).collect()
     }
 
     fn depth(&mut self) -> u32 {
@@ -275,17 +275,21 @@ impl RandomTree {
 
     fn call(&mut self) -> (&'static str, String) {
         let name = self.rng.pick(&NAMES);
-        let tools = self.rng.pick(&TOOL_ARGUMENTS);
-        let tools = if self.rng.one_in(3) {
-            String::new()
-        } else {
-            format!(r#", "tools": {tools}, "allowed_tools": {tools}"#)
+        let id = if self.rng.one_in(4) { name } else { self.rng.pick(&["a", "b", "c"]) };
+        let tools = match self.rng.below(4) {
+            0 | 1 => String::new(),
+            2 => self.rng.pick(&TOOL_ARGUMENTS[..3]).to_owned(),
+            _ => self.rng.pick(&TOOL_ARGUMENTS).to_owned(),
+        };
+        let tools = match tools.as_str() {
+            "" => String::new(),
+            tools => format!(r#", "tools": {tools}, "allowed_tools": {tools}"#),
         };
         let task = r#""task": "go", "task_prompt": "go", "label": "h", "description": "d""#;
         match self.rng.below(5) {
             0 | 1 => ("delegate", format!(r#"{{"role": "{name}", "task": "go"{tools}}}"#)),
             2 => ("subagent", format!("{{{task}{tools}}}")),
-            3 => ("subagent_dispatch", format!(r#"{{"agent_id": "{name}", "task": "go"{tools}}}"#)),
+            3 => ("subagent_dispatch", format!(r#"{{"agent_id": "{id}", "task": "go"{tools}}}"#)),
             _ => ("subagent_spawn", format!("{{{task}{tools}}}")),
         }
     }
