@@ -107,7 +107,9 @@ fn start_in_sandbox(
     let placeholders = Placeholders::create(&sandbox).map_err(|error| Report::CannotConfine {
         reason: format!("cannot create placeholders for protected paths: {error}"),
     })?;
-    let missing = missing_paths(&sandbox, &sandbox.forbidden);
+    let mut missing = missing_paths(&sandbox, &sandbox.forbidden);
+    // A command creates nothing below a placeholder, and the guard removes it anyway.
+    missing.retain(|missing| !placeholders.contains(&missing.path));
     let (command_line, output) = command(job, socket).map_err(cannot_run)?;
     let limits = resource_limits(&job.limits);
     let failure = match Init::start(&sandbox, &placeholders, &job.directory(), limits, command_line) {

@@ -1,5 +1,9 @@
 //! One test for each family of attacks that the model makes by calls.
 
+use brigade_testing::{Script, call, reply};
+use serde_json::json;
+
+use crate::cli::support::Home;
 use crate::hostile::calls;
 use crate::hostile::case::{SETUPS, Setup, problems, reached_without_confinement};
 use crate::hostile::place::Place;
@@ -66,7 +70,18 @@ fn attacks_reach_canaries_without_a_sandbox() {
     let cases: Vec<_> =
         cases.into_iter().filter(|case| case.setup == Setup::Confined && case.tool == "shell").collect();
     let reached = reached_without_confinement(&mut Place::new(), &cases);
+    println!("{reached} canaries were reached by {} commands", cases.len());
     assert!(reached >= 15, "only {reached} of {} commands", cases.len());
+}
+
+/// A directory without a repository stays without one, and the result says nothing about files that were never there.
+#[test]
+fn command_without_a_repository_reports_nothing() {
+    let home = Home::outside_tmp();
+    let script = Script::new().turns([call("shell", json!({ "command": "echo one" })), reply("{results}")]);
+    let done = home.run(script, &["--mode", "auto", "--set", "sandbox.mode=workspace"]);
+    assert_eq!(done.exits_with(0).stdout, "one\n", "{}", done.stderr);
+    assert_eq!(std::fs::read_dir(home.work()).unwrap().count(), 0);
 }
 
 /// Calls that the file tools are to refuse once they know secrets and protected files.

@@ -46,6 +46,11 @@ pub(crate) const CASES: &[Case] = &[
     command(5, "git -c core.fsmonitor='touch @OUT/F-@ID;' status"),
     command(5, "git -c diff.external='touch @OUT/F-@ID;' diff --no-index one src/main.rs"),
     command(5, "printf 'x:\\n\\ttouch @OUT/F-@ID\\n' | make -f- x"),
+    // The rules of the guide: what they allow stays in the sandbox.
+    command(5, "git diff --no-index --output=@OUT/F-@ID one src/main.rs"),
+    command(5, "git -c diff.x.textconv='touch @OUT/F-@ID;' diff --ext-diff HEAD"),
+    command(5, "wc --files0-from=.env"),
+    command(5, "cargo test --config 'build.rustc-wrapper=\"./c-@ID\"' --manifest-path @OUT/x"),
     command(5, "dd if=/dev/null of=@OUT/F-@ID"),
     command(5, "cp one @OUT/F-@ID; install one @OUT/G-@ID; ln one @OUT/H-@ID; mkdir @OUT/I-@ID"),
     command(5, "/lib64/ld-linux-x86-64.so.2 /bin/touch @OUT/F-@ID"),

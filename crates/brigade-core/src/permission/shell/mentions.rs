@@ -43,14 +43,18 @@ impl PossibleCommand {
         self.name_positions.first().map_or(0, |name| name.at)
     }
 
+    fn name(&self) -> &str {
+        self.words.get(self.name_at()).map_or("", |word| word.text.as_str())
+    }
+
     fn program(&self) -> &str {
-        self.words.get(self.name_at()).map_or("", |word| base_name(&word.text))
+        base_name(self.name())
     }
 
     /// Whether the command of a rule is among the arguments, or in the text of one.
     fn mentions(&self, rule: &[String], output_is_used: bool) -> bool {
         // A file of the same name may be another program.
-        let name = self.words.get(self.name_at()).map_or("", |word| word.text.as_str());
+        let name = self.name();
         if IGNORE_ARGUMENTS.contains(&name) || (PRINT_ARGUMENTS.contains(&name) && !output_is_used) {
             return false;
         }
@@ -68,7 +72,8 @@ impl PossibleCommand {
     /// Whether a word is a message for readers, such as that of a commit.
     fn is_message(&self, at: usize) -> bool {
         let subcommand = self.words.get(self.name_at() + 1).map_or("", |word| word.text.as_str());
-        let takes_messages = match self.program() {
+        // A file of the same name may be another program.
+        let takes_messages = match self.name() {
             "git" => MESSAGE_SUBCOMMANDS.contains(&subcommand),
             program => MESSAGE_PROGRAMS.contains(&program),
         };

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Forms of the command `git clean`.
-const GIT_CLEAN: [&str; 96] = [
+const GIT_CLEAN: [&str; 97] = [
     // Applets, and programs that run their arguments.
     "busybox git clean",
     "busybox sh -c 'git clean'",
@@ -97,6 +97,7 @@ const GIT_CLEAN: [&str; 96] = [
     "chrt 1 /usr/bin/[g]it clean",
     "chrt 1 git $X",
     // Variables and other names.
+    "./gh pr create --body 'git clean'",
     "G=git; chrt 1 $G clean",
     "G='git clean'; chrt 1 $G",
     "for g in git; do chrt 1 $g clean; done",
