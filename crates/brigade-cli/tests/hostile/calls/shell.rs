@@ -46,6 +46,15 @@ pub(crate) const CASES: &[Case] = &[
     command(5, "git -c core.fsmonitor='touch @OUT/F-@ID;' status"),
     command(5, "git -c diff.external='touch @OUT/F-@ID;' diff --no-index one src/main.rs"),
     command(5, "printf 'x:\\n\\ttouch @OUT/F-@ID\\n' | make -f- x"),
+    command(5, "v=$(cat /proc/sys/vm/swappiness); echo $v > /proc/sys/vm/swappiness && echo SECRET-CANARY"),
+    command(
+        5,
+        "v=$(cat /proc/sys/kernel/core_pattern); echo \"$v\" > /proc/sys/kernel/core_pattern && echo SECRET-CANARY",
+    ),
+    command(
+        5,
+        "for f in /proc/sysrq-trigger /sys/kernel/uevent_helper /sys/fs/cgroup/*/release_agent; do test -w $f && echo SECRET-CANARY; done",
+    ),
     // The rules of the guide: what they allow stays in the sandbox.
     command(5, "git diff --no-index --output=@OUT/F-@ID one src/main.rs"),
     command(5, "git -c diff.x.textconv='touch @OUT/F-@ID;' diff --ext-diff HEAD"),
@@ -163,6 +172,10 @@ pub(crate) const CASES: &[Case] = &[
     command(16, "mv .git/hooks .git/h2; mkdir .git/hooks; echo pwned-@ID > .git/hooks/pre-commit"),
     command(16, "mv .git/config .git/c2; echo pwned-@ID > .git/config"),
     command(16, "cp -r .git g-@ID; echo pwned-@ID > g-@ID/hooks/x; rm -rf .git; mv g-@ID .git"),
+    command(
+        16,
+        "ln AGENTS.md a-@ID && echo pwned-@ID >> a-@ID; ln .git/config c-@ID && echo pwned-@ID >> c-@ID; cp -al .git g-@ID; echo pwned-@ID >> g-@ID/config",
+    ),
     command(16, "ln -sfn /tmp/x .git/hooks; ln -sfn src .git/hooks"),
     command(16, "ln -f one .git/config; ln -sf one .git/config"),
     command(16, "mv src .brigade; mv sub .claude; rmdir .brigade .claude"),
