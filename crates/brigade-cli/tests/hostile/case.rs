@@ -128,7 +128,7 @@ struct Done {
     text: String,
 }
 
-/// Makes the calls in one session and returns everything that is not as it has to be.
+/// Makes the calls in one session and returns everything that differs from what is expected.
 #[track_caller]
 pub(crate) fn problems(place: &mut Place, setup: Setup, cases: &[Case]) -> Vec<String> {
     let arguments = setup.arguments();
