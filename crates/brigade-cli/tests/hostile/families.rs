@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::cli::support::Home;
 use crate::hostile::calls;
-use crate::hostile::case::{SETUPS, Setup, problems, reached_without_confinement};
+use crate::hostile::case::{Expected, SETUPS, Setup, problems, reached_without_confinement};
 use crate::hostile::place::Place;
 
 /// Makes all calls of a family, one session for each of its setups.
@@ -72,6 +72,22 @@ fn attacks_reach_canaries_without_a_sandbox() {
     let reached = reached_without_confinement(&mut Place::new(), &cases);
     println!("{reached} canaries were reached by {} commands", cases.len());
     assert!(reached >= 15, "only {reached} of {} commands", cases.len());
+}
+
+/// The same commands of a child whose role has a read-only sandbox reach nothing either.
+#[test]
+fn attacks_of_a_child_stay_in_its_narrower_sandbox() {
+    let cases: Vec<_> = [10, 16, 19, 24]
+        .into_iter()
+        .flat_map(calls::of_family)
+        .filter(|case| case.setup == Setup::Confined && case.tool == "shell")
+        .map(|case| case.setup(Setup::ReadOnlyChild).expects(Expected::Contained))
+        .collect();
+    let mut place = Place::new();
+    let before = std::fs::read_dir(place.work()).unwrap().count();
+    let problems = problems(&mut place, Setup::ReadOnlyChild, &cases);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert_eq!(std::fs::read_dir(place.work()).unwrap().count(), before, "a child wrote to the workspace");
 }
 
 /// A directory without a repository stays without one, and the result says nothing about files that were never there.
