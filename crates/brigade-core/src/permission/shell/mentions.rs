@@ -129,14 +129,14 @@ fn tokens(text: &str) -> Vec<String> {
 /// Whether a text contains the words of a rule in their order. What stands between them may be syntax of another
 /// language, as in `run(["git", "clean"])`.
 fn contains_rule(tokens: &[String], rule: &[String]) -> bool {
-    let start = tokens.iter().enumerate().find_map(|(at, token)| {
-        let word = Word::literal(token);
-        arguments_of_rule(rule, |program| may_name_program(&word, program)).map(|rest| (at, rest))
-    });
-    let Some((at, arguments)) = start else { return false };
-    let mut rest = tokens.iter().skip(at + 1);
+    let Some((program, arguments)) = rule.split_first() else { return false };
+    let joined = arguments.split_first().map(|(first, rest)| (format!("{program}-{first}"), rest));
     let is_in = |token: &str, wanted: &str| token == wanted || token.split('/').any(|part| part == wanted);
-    arguments.iter().all(|wanted| rest.any(|token| is_in(token, wanted)))
+    std::iter::once((program.clone(), arguments)).chain(joined).any(|(program, arguments)| {
+        let mut rest = tokens.iter();
+        rest.any(|token| may_name_program(&Word::literal(token), &program))
+            && arguments.iter().all(|wanted| rest.any(|token| is_in(token, wanted)))
+    })
 }
 
 /// Whether these words begin with the command of a rule.

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Forms of the command `git clean`.
-const GIT_CLEAN: [&str; 97] = [
+const GIT_CLEAN: [&str; 98] = [
     // Applets, and programs that run their arguments.
     "busybox git clean",
     "busybox sh -c 'git clean'",
@@ -98,6 +98,7 @@ const GIT_CLEAN: [&str; 97] = [
     "chrt 1 git $X",
     // Variables and other names.
     "./gh pr create --body 'git clean'",
+    "awk 'BEGIN{system(\"git x; git-clean\")}'",
     "G=git; chrt 1 $G clean",
     "G='git clean'; chrt 1 $G",
     "for g in git; do chrt 1 $g clean; done",
