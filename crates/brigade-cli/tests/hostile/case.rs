@@ -89,7 +89,7 @@ impl Case {
 
 impl Setup {
     fn arguments(self) -> Vec<&'static str> {
-        let sandbox = ["--set", "sandbox.mode=workspace", "--set", "limits.shell_timeout=\"4s\""];
+        let sandbox = ["--set", "sandbox.mode=workspace", "--set", "limits.shell_timeout=\"15s\""];
         let off = ["--set", "sandbox.mode=off"];
         let set = |settings: &[&'static str]| {
             settings.iter().flat_map(|setting| ["--set", setting]).collect::<Vec<_>>()
@@ -218,7 +218,7 @@ pub(crate) fn reached_without_confinement(place: &mut Place, cases: &[Case]) -> 
         place,
         cases,
         false,
-        &["--mode", "auto", "--set", "sandbox.mode=off", "--set", "limits.shell_timeout=\"4s\""],
+        &["--mode", "auto", "--set", "sandbox.mode=off", "--set", "limits.shell_timeout=\"15s\""],
     );
     place.violations().len() + done.iter().filter(|done| done.text.contains(SECRET)).count()
 }
