@@ -26,7 +26,7 @@ mod init;
 mod keys;
 mod locked_store;
 mod loops;
-mod mcp;
+pub(crate) mod mcp;
 mod mcp_server;
 mod models;
 mod notify;

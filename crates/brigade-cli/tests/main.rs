@@ -7,4 +7,5 @@
 )]
 
 mod cli;
+mod hostile;
 mod screen;

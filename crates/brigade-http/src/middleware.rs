@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -47,25 +47,40 @@ fn has_capacity(request: &Request) -> bool {
     request.extensions().get::<ConnectionHandle>().is_some_and(ConnectionHandle::authenticate)
 }
 
-/// Runs the handler with a body that ends with an error at the limit. The response is then about the limit, whatever
-/// the handler makes of the error.
+/// Runs the handler with a body that ends with an error at the limit. If the body cannot be read, the response is about
+/// that, whatever the handler makes of the error. A request that announces a larger body is refused at once.
 async fn run_limited(request: Request, next: Next, max_body_bytes: usize) -> Response {
+    let announced = request.body().size_hint().lower();
+    if usize::try_from(announced).map_or(true, |announced| announced > max_body_bytes) {
+        return too_large(max_body_bytes);
+    }
     let is_exceeded = Arc::new(AtomicBool::new(false));
-    let seen = is_exceeded.clone();
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let (exceeded, broken) = (is_exceeded.clone(), is_broken.clone());
     let request = request.map(|body| {
         Body::new(Limited::new(body, max_body_bytes).map_err(move |error: Box<dyn Error + Send + Sync>| {
-            if error.is::<LengthLimitError>() {
-                seen.store(true, Ordering::Relaxed);
-            }
+            let seen = if error.is::<LengthLimitError>() { &exceeded } else { &broken };
+            seen.store(true, Ordering::Relaxed);
             error
         }))
     });
     let response = next.run(request).await;
-    if !is_exceeded.load(Ordering::Relaxed) {
-        return response;
+    if is_exceeded.load(Ordering::Relaxed) {
+        return too_large(max_body_bytes);
     }
+    if is_broken.load(Ordering::Relaxed) {
+        return refusal(StatusCode::BAD_REQUEST, "Bad Request: the request body cannot be read".to_owned());
+    }
+    response
+}
+
+fn too_large(max_body_bytes: usize) -> Response {
     let text = format!("Payload Too Large: request body exceeds {max_body_bytes} bytes");
+    refusal(StatusCode::PAYLOAD_TOO_LARGE, text)
+}
+
+fn refusal(status: StatusCode, text: String) -> Response {
     let mut response = Response::new(Body::from(text));
-    *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+    *response.status_mut() = status;
     response
 }

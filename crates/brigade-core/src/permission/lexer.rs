@@ -19,6 +19,13 @@ pub(super) struct Word {
     quoted: bool,
 }
 
+impl Word {
+    /// Word without quotes and expansions.
+    pub(super) fn literal(text: &str) -> Word {
+        Word { text: text.to_owned(), ..Word::default() }
+    }
+}
+
 /// Result of the lexer.
 #[derive(Debug)]
 pub(super) struct Script {
@@ -81,6 +88,10 @@ struct Frame {
     word: Option<Word>,
     /// Whether the next word is the target of a redirection and not an argument.
     redirected: bool,
+    /// Whether that target is the text of a here-string.
+    here_string: bool,
+    /// Texts of here-strings. The program may run them, so they count as its last arguments.
+    input: Vec<Word>,
     /// Positions in `words` at which some shells would end one command and begin the next.
     forks: Vec<usize>,
 }
@@ -303,7 +314,8 @@ impl<'a> Lexer<'a> {
         }
         self.end_word();
         if c == '<' && self.chars.next_if_eq(&'<').is_some() {
-            self.out.heredoc |= self.chars.next_if_eq(&'<').is_none();
+            self.frame.here_string = self.chars.next_if_eq(&'<').is_some();
+            self.out.heredoc |= !self.frame.here_string;
         } else {
             self.chars.next_if(|next| matches!(next, '>' | '&' | '|'));
         }
@@ -358,6 +370,9 @@ impl<'a> Lexer<'a> {
     fn end_word(&mut self) {
         let Some(mut word) = self.frame.word.take() else { return };
         if std::mem::take(&mut self.frame.redirected) {
+            if std::mem::take(&mut self.frame.here_string) {
+                self.frame.input.push(word);
+            }
             return;
         }
         // A single brace groups commands.
@@ -370,7 +385,9 @@ impl<'a> Lexer<'a> {
     fn end_command(&mut self) {
         self.end_word();
         self.frame.redirected = false;
-        let words = std::mem::take(&mut self.frame.words);
+        self.frame.here_string = false;
+        let mut words = std::mem::take(&mut self.frame.words);
+        words.append(&mut self.frame.input);
         let forks = std::mem::take(&mut self.frame.forks);
         let ends = forks.iter().copied().chain((!forks.is_empty()).then_some(words.len()));
         let mut from = 0;

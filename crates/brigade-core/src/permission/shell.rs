@@ -1,5 +1,7 @@
 //! Shell rules, and command lines prepared for comparison.
 
+mod mentions;
+
 use std::collections::VecDeque;
 
 use super::Match;
@@ -52,8 +54,6 @@ const WRAPPERS: [&str; 33] = [
 ];
 /// Shells, which run their input if they have no script argument.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"];
-/// Builtins of all shells that do not run their arguments.
-const NEVER_RUN_ARGUMENTS: [&str; 7] = [":", "[", "cd", "echo", "false", "test", "true"];
 /// Wrappers that add arguments which the command line does not show.
 const FEEDERS: [&str; 2] = ["xargs", "parallel"];
 
@@ -131,6 +131,8 @@ pub(super) struct CommandLine {
     commands: Vec<PossibleCommand>,
     /// Whether some part of the command line was not understood, so that no rule can be ruled out.
     unknown: bool,
+    /// Whether a program or a file may get what a command prints.
+    output_is_used: bool,
 }
 
 impl CommandLine {
@@ -146,7 +148,14 @@ impl CommandLine {
         while let Some((text, depth)) = collector.queue.pop_front() {
             collector.read(&text, &lexer::lex(&text), depth);
         }
-        CommandLine { script, commands: collector.commands, unknown: collector.unknown }
+        let output_is_used = command.replace("||", "").contains(['|', '>', '`', '(']);
+        CommandLine { script, commands: collector.commands, unknown: collector.unknown, output_is_used }
+    }
+
+    /// Returns the number of words that rules are compared with.
+    #[cfg(test)]
+    pub(super) fn words(&self) -> usize {
+        self.commands.iter().map(|command| command.words.len()).sum()
     }
 
     /// Whether `allow` rules cover every part of the command line. Anything beyond plain words, quotes and list
@@ -176,7 +185,7 @@ impl CommandLine {
                 break;
             }
         }
-        if best == Match::No && self.commands.iter().any(|command| command.mentions(&rule.words)) {
+        if best == Match::No && self.mentions(&rule.words) {
             return Match::Maybe;
         }
         best
@@ -184,51 +193,63 @@ impl CommandLine {
 }
 
 impl PossibleCommand {
-    /// Whether the command of a rule is among the arguments. Some programs run their arguments, and not all of them are
-    /// known.
-    fn mentions(&self, rule: &[String]) -> bool {
-        if !self.is_parsed {
-            return false;
-        }
-        let name = self.name_positions.first().and_then(|name| self.words.get(name.at));
-        if name.is_some_and(|name| NEVER_RUN_ARGUMENTS.contains(&name.text.as_str())) {
-            return false;
-        }
-        let mut positions = (1..self.words.len()).map(|at| NamePosition { at, name: false });
-        positions.any(|start| self.compare(start, rule) == Match::Yes)
-    }
-
     /// Compares a rule with the command that starts here. Its words must occur in order and at the front. Options
     /// in between, possibly with a value, do not hide the words after them. An option that the rule names may come
     /// after any word, because most programs accept that.
     fn compare(&self, start: NamePosition, rule: &[String]) -> Match {
         let doubt = |really: bool| if really && self.expansions_may_match { Match::Maybe } else { Match::No };
         let mut words = self.words.iter().skip(start.at);
-        let (Some(first), Some(name)) = (words.next(), rule.first()) else { return Match::No };
-        if !(first.text == *name || base_name(&first.text).eq_ignore_ascii_case(base_name(name))) {
-            return doubt(start.name && first.dynamic);
+        let Some(first) = words.next() else { return Match::No };
+        match arguments_of_rule(rule, |program| names_program(&first.text, program)) {
+            Some(arguments) => compare_arguments(words, arguments, self.open, doubt),
+            None => doubt(start.name && first.dynamic),
         }
-        let (mut passed, mut after_option) = (0, false);
-        for wanted in rule.iter().skip(1) {
-            loop {
-                let Some(word) = words.next() else { return doubt(self.open) };
-                if word.text == *wanted {
-                    break;
-                }
-                let option = word.text.starts_with('-');
-                if word.dynamic || passed == MAX_OPTIONS {
-                    return doubt(true);
-                }
-                if !option && !after_option && !wanted.starts_with('-') {
-                    return Match::No;
-                }
-                after_option = option;
-                passed += 1;
-            }
-            after_option = false;
-        }
-        Match::Yes
     }
+}
+
+/// Returns the words of a rule after its program, if a word names that program. `git-clean` is the program `git` with
+/// the argument `clean`.
+fn arguments_of_rule(rule: &[String], mut names: impl FnMut(&str) -> bool) -> Option<&[String]> {
+    let (program, arguments) = rule.split_first()?;
+    if names(program) {
+        return Some(arguments);
+    }
+    let (first, rest) = arguments.split_first()?;
+    names(&format!("{}-{first}", base_name(program))).then_some(rest)
+}
+
+/// Whether a word is this program, in any directory.
+fn names_program(word: &str, program: &str) -> bool {
+    word == program || base_name(word).eq_ignore_ascii_case(base_name(program))
+}
+
+/// Whether these words contain the arguments of a rule. `doubt` returns the result where only the run decides.
+fn compare_arguments<'a>(
+    mut words: impl Iterator<Item = &'a Word>,
+    rule: &[String],
+    open: bool,
+    doubt: impl Fn(bool) -> Match,
+) -> Match {
+    let (mut passed, mut after_option) = (0, false);
+    for wanted in rule {
+        loop {
+            let Some(word) = words.next() else { return doubt(open) };
+            if word.text == *wanted {
+                break;
+            }
+            let option = word.text.starts_with('-');
+            if word.dynamic || passed == MAX_OPTIONS {
+                return doubt(true);
+            }
+            if !option && !after_option && !wanted.starts_with('-') {
+                return Match::No;
+            }
+            after_option = option;
+            passed += 1;
+        }
+        after_option = false;
+    }
+    Match::Yes
 }
 
 /// Collects the commands that a command line might run.

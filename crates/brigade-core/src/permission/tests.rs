@@ -2,7 +2,9 @@
 
 mod always;
 mod commands;
+mod fuzz;
 mod hosts;
+mod mentions;
 mod protected;
 
 use std::sync::LazyLock;

@@ -22,11 +22,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+mod delegation;
 mod events;
 mod golden;
 mod grants;
 mod ledgers;
 mod requests;
+mod trees;
 
 use grants::*;
 use ledgers::*;

