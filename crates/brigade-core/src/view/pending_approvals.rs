@@ -1,6 +1,7 @@
 //! Pending approvals of a tree.
 
 use crate::event::{Answer, Event, Record};
+use crate::host_question::{HostPort, QuestionId};
 use crate::id::{CallId, SessionId};
 use crate::text::Text;
 
@@ -11,6 +12,8 @@ pub struct PendingApproval {
     pub session: SessionId,
     /// Call that needs the approval.
     pub call: CallId,
+    /// Host that the running call connects to. `None` if the approval is for the call itself, which has not started.
+    pub host: Option<HostPort>,
     /// Complete call: the tool, a space, and its arguments as JSON.
     pub what: Text,
     /// Rule or mode that requires the approval.
@@ -36,9 +39,19 @@ impl PendingApproval {
         self.what.as_str().split_once(' ').map_or("", |(_, arguments)| arguments)
     }
 
-    /// Returns the name that users refer to: the session and the call.
+    /// Returns the id of the request in its session.
+    pub fn question(&self) -> QuestionId {
+        QuestionId { call: self.call, host: self.host.clone() }
+    }
+
+    /// Returns the name that users refer to: the session and the call, with the host if the request is about one.
     pub fn name(&self) -> String {
-        format!("{}:{}", self.session, self.call)
+        format!("{}:{}", self.session, self.question())
+    }
+
+    /// Whether the request is of this session and has this id.
+    pub fn is(&self, session: &SessionId, question: &QuestionId) -> bool {
+        self.session == *session && self.call == question.call && self.host == question.host
     }
 }
 
@@ -54,30 +67,53 @@ impl PendingApprovals {
     pub(super) fn apply(&mut self, record: &Record) {
         match &record.event {
             Event::Asked { call, what, why, always, until, default } => {
-                self.close(&record.session, Some(*call));
-                let question = PendingApproval {
+                self.open(PendingApproval {
                     session: record.session.clone(),
                     call: *call,
+                    host: None,
                     what: what.clone(),
                     why: why.clone(),
                     always: always.clone(),
                     asked_at: record.at,
                     until: *until,
                     default: default.clone(),
-                };
-                let earlier = self.0.partition_point(|open| open.asked_at <= question.asked_at);
-                self.0.insert(earlier, question);
+                });
             }
-            Event::Answered { call, .. } | Event::ToolEnded { call, .. } => {
-                self.close(&record.session, Some(*call));
+            Event::HostAsked { call, host, what, why, until, default } => {
+                self.open(PendingApproval {
+                    session: record.session.clone(),
+                    call: *call,
+                    host: Some(host.clone()),
+                    what: what.clone(),
+                    why: why.clone(),
+                    always: Some(host.to_string()),
+                    asked_at: record.at,
+                    until: *until,
+                    default: default.clone(),
+                });
             }
-            Event::Ended { .. } => self.close(&record.session, None),
+            Event::Answered { call, .. } => {
+                self.close(&record.session, |open| open.call == *call && open.host.is_none());
+            }
+            Event::HostAnswered { call, host, .. } => {
+                self.close(&record.session, |open| open.call == *call && open.host.as_ref() == Some(host));
+            }
+            Event::ToolEnded { call, .. } => self.close(&record.session, |open| open.call == *call),
+            Event::Ended { .. } => self.close(&record.session, |_| true),
             _ => {}
         }
     }
 
-    fn close(&mut self, session: &SessionId, call: Option<CallId>) {
-        self.0.retain(|open| open.session != *session || call.is_some_and(|call| open.call != call));
+    /// Adds a request. It replaces one with the same id.
+    fn open(&mut self, question: PendingApproval) {
+        let id = question.question();
+        self.0.retain(|open| !open.is(&question.session, &id));
+        let earlier = self.0.partition_point(|open| open.asked_at <= question.asked_at);
+        self.0.insert(earlier, question);
+    }
+
+    fn close(&mut self, session: &SessionId, is_closed: impl Fn(&PendingApproval) -> bool) {
+        self.0.retain(|open| open.session != *session || !is_closed(open));
     }
 }
 
