@@ -1,5 +1,6 @@
 //! From the authority of a session to the sandbox of its commands.
 
+mod host_decider;
 mod protected;
 mod secrets;
 mod temporary;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use brigade_core::grant::{Access, Authority};
 pub use brigade_core::sandbox::SandboxMode;
 use brigade_sandbox::{Confinement, Job, Network, Sandbox, SandboxLimits};
+pub use host_decider::{HostDecider, HostRequest};
 pub use temporary::TemporaryDirectory;
 
 /// Settings of the sandbox in which commands of agents run.
