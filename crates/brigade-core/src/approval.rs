@@ -71,10 +71,13 @@ pub fn parse_rule(rule: &str, tool: &str) -> Result<Rule, AnswerError> {
 impl State {
     /// Checks whether an answer to an approval request counts. The number of a call is not used again, so an answer to
     /// an earlier request never applies to a later one.
-    pub fn check_answer(&self, question: &QuestionId, answer: &Answer) -> Result<(), AnswerError> {
-        let QuestionId { call, host } = question;
-        let call = *call;
-        let is_open = self.call(call).is_some_and(|state| match host {
+    pub fn check_answer(
+        &self,
+        question: impl Into<QuestionId>,
+        answer: &Answer,
+    ) -> Result<(), AnswerError> {
+        let QuestionId { call, host } = question.into();
+        let is_open = self.call(call).is_some_and(|state| match &host {
             Some(host) => state.awaits_host(host),
             None => state.progress == CallProgress::AwaitingApproval,
         });
@@ -83,9 +86,9 @@ impl State {
         }
         match (answer, host) {
             (Answer::Once | Answer::Deny { .. }, _) => Ok(()),
-            (Answer::Always(given), Some(host)) if given.parse().as_ref() == Ok(host) => Ok(()),
+            (Answer::Always(given), Some(host)) if given.parse().as_ref() == Ok(&host) => Ok(()),
             (Answer::Always(given), Some(host)) => {
-                Err(AnswerError::OtherHost { given: given.clone(), host: host.clone() })
+                Err(AnswerError::OtherHost { given: given.clone(), host })
             }
             (Answer::Always(rule), None) => {
                 let tool = self.tool_call(call).map_or("", |call| call.name.as_str());

@@ -104,7 +104,7 @@ pub mod store {
 pub mod tool {
     pub use brigade_tools::{
         AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, Files, ListDir, LoadedFile,
-        ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot, Shell, ShellSettings, Tool,
+        HostAsker, ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot, Shell, ShellSettings, Tool,
         ToolChange, ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
     };
     #[cfg(feature = "search")]

@@ -34,7 +34,7 @@ fn tree(places: &[(&SessionId, u32)]) -> Tree {
 
 fn indexes(action: PromptAction) -> Vec<u32> {
     match action {
-        PromptAction::Answers(given) => given.iter().map(|given| given.call.index).collect(),
+        PromptAction::Answers(given) => given.iter().map(|given| given.question.call.index).collect(),
         other => panic!("{other:?}"),
     }
 }

@@ -125,7 +125,7 @@ impl CallState {
     }
 
     /// Whether a question about this host is open.
-    pub(super) fn awaits_host(&self, host: &HostPort) -> bool {
+    pub(crate) fn awaits_host(&self, host: &HostPort) -> bool {
         self.is_started() && self.hosts.is_open(host)
     }
 

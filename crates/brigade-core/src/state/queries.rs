@@ -70,6 +70,11 @@ impl State {
         &self.always_allowed
     }
 
+    /// Whether the user has permanently allowed connections to any host in this session.
+    pub fn has_allowed_hosts(&self) -> bool {
+        !self.allowed_hosts.is_empty()
+    }
+
     /// Whether the user has permanently allowed connections to this host and port in this session.
     pub fn allows_host(&self, host: &HostPort) -> bool {
         self.allowed_hosts.contains(host)

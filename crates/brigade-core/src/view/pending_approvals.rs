@@ -123,6 +123,37 @@ mod tests {
     use crate::Cursor;
 
     #[test]
+    fn requests_about_hosts_are_listed_until_they_or_their_call_end() {
+        let (call, session) = (CallId { turn: 1, index: 0 }, SessionId::root(1));
+        let host = |name: &str| -> HostPort { format!("{name}.example:443").parse().unwrap() };
+        let asked = |name: &str| Event::HostAsked {
+            call,
+            host: host(name),
+            what: r#"shell {"command":"npm install"}"#.into(),
+            why: String::new(),
+            until: 99,
+            default: Answer::Deny { word: None },
+        };
+        let mut pending = PendingApprovals::default();
+        let mut add = |event: Event| {
+            let (session, pos) = (session.clone(), Cursor::new(1));
+            pending.apply(&Record { session, seq: 0, pos, at: 1, v: 1, event });
+            pending.iter().map(PendingApproval::name).collect::<Vec<_>>()
+        };
+        let name = |name: &str| format!("{session}:1-0:{name}.example:443");
+        add(asked("a"));
+        assert_eq!(add(asked("b")), [name("a"), name("b")]);
+        // The call itself was answered before.
+        let by = || "me".to_owned();
+        assert_eq!(add(Event::Answered { call, answer: Answer::Once, by: by() }).len(), 2);
+        let answered = |name| Event::HostAnswered { call, host: host(name), answer: Answer::Once, by: by() };
+        assert_eq!(add(answered("a")), [name("b")]);
+        assert_eq!(add(answered("a")), [name("b")], "a second answer closes nothing");
+        add(Event::tool_ended(call, crate::ToolOutput::ok("")));
+        assert_eq!(pending.iter().count(), 0);
+    }
+
+    #[test]
     fn pending_approvals_are_in_the_order_of_their_times() {
         let mut pending = PendingApprovals::default();
         // Positions say nothing, and live records of two sessions may arrive in any order.

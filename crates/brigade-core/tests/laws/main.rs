@@ -14,8 +14,8 @@ use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::text::{BlobRef, truncate_bytes};
 use brigade_core::view::Tree;
 use brigade_core::{
-    Authority, Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Extent, Grant, Hash, Limit,
-    Message, Outcome, Price, Purpose, Record, RemoteContext, Reply, Resources, SeenFile, SessionId, Spent,
+    Authority, Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Extent, Grant, Hash, HostPort,
+    Limit, Message, Outcome, Price, Purpose, Record, RemoteContext, Reply, Resources, SeenFile, SessionId, Spent,
     State, Status, Step, Text, ToolCall, ToolOutput, Usage, json,
 };
 use proptest::collection::vec;
@@ -25,10 +25,12 @@ use proptest::sample::select;
 mod events;
 mod golden;
 mod grants;
+mod hosts;
 mod ledgers;
 mod requests;
 
 use grants::*;
+use hosts::*;
 use ledgers::*;
 use requests::*;
 
