@@ -98,7 +98,7 @@ fn running(approval: &PendingApproval) -> String {
     match tool.and_then(|tool| Some((tool.spec().category, tool.title(&arguments)?))) {
         Some((Category::Execute, title)) if is_plain(&title.object) => title.object,
         Some((Category::Execute, _)) => "a command".to_owned(),
-        _ => sanitize::line(approval.tool()).into_owned(),
+        _ => sanitize::line(approval.tool()),
     }
 }
 

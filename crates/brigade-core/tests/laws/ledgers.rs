@@ -9,7 +9,7 @@ pub(crate) struct RandomChoices {
 }
 
 impl RandomChoices {
-    fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.at < self.numbers.len()
     }
 
