@@ -18,6 +18,7 @@ pub mod id;
 pub mod json;
 pub mod message;
 pub mod money;
+pub mod network;
 pub mod permission;
 pub mod remote_context;
 pub mod sandbox;

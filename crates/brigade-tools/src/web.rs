@@ -5,7 +5,6 @@
 //! again. Responses are bounded in size, depth, number and time. See `docs/adr/0004-web-fetch.md`.
 
 mod address;
-mod address_class;
 mod body;
 mod connect;
 mod error;

@@ -9,9 +9,9 @@ use reqwest::{Client, Proxy, Response, header};
 use url::Host;
 
 use super::address::WebUrl;
-use super::address_class::{AddressClass, address_class};
 use super::error::{FetchFailure, root_cause};
 use super::{USER_AGENT, WebSettings};
+use brigade_core::network::{AddressClass, address_class};
 use brigade_http_client::tls;
 
 const ACCEPT: &str = "text/html, text/markdown, text/plain, application/json, text/*;q=0.8, */*;q=0.1";

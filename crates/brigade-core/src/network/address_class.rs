@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Network that an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AddressClass {
+pub enum AddressClass {
     /// Public network.
     Public,
     /// This machine.
     Loopback,
-    /// Network that a page must not lead to, with its description.
+    /// Network that must not be connected to unless the user named the address. The description continues the sentence
+    /// "The address is".
     Blocked(&'static str),
 }
 
@@ -20,7 +21,7 @@ const RESERVED: AddressClass = AddressClass::Blocked("in a reserved range");
 const CLOUD_METADATA: AddressClass = AddressClass::Blocked("the address of a cloud metadata service");
 
 /// Classifies an address. An address that is not known to be public is blocked.
-pub(super) fn address_class(address: IpAddr) -> AddressClass {
+pub fn address_class(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => address_class_v4(address),
         IpAddr::V6(address) => address_class_v6(address),
