@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::delegation::{Delegation, LimitKind, Outcome};
 use crate::grant::Grant;
-use crate::host_question::HostPort;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, ToolOutput};
 use crate::money::{Resources, Spent, is_zero};
+use crate::network::Target;
 use crate::permission::Mode;
 use crate::seen::SeenFile;
 use crate::state::Purpose;
@@ -231,7 +231,7 @@ pub enum Event {
         /// Id of the call.
         call: CallId,
         /// Host and port that the call connects to.
-        host: HostPort,
+        host: Target,
         /// Complete call: the tool, a space, and its arguments as JSON.
         what: Text,
         /// Reason why the connection requires the approval.
@@ -247,7 +247,7 @@ pub enum Event {
         /// Id of the call.
         call: CallId,
         /// Host and port that the call connects to.
-        host: HostPort,
+        host: Target,
         /// The answer. [`Answer::Always`] contains the host and the port, and applies to later calls of the session.
         answer: Answer,
         /// Name of the answerer.

@@ -1,103 +1,16 @@
 //! Questions about hosts: whether a call that has started may connect to a host that its sandbox does not allow.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use crate::event::Answer;
 use crate::id::{CallId, IdError};
+use crate::network::{HostError, Target};
 
 /// Maximum number of open questions of one call. Further hosts are denied without a question.
 pub const MAX_OPEN_HOST_QUESTIONS: usize = 16;
 /// Maximum number of questions of one call, answered ones included.
 pub const MAX_HOST_QUESTIONS: usize = 64;
-
-/// Maximum length of a DNS name.
-const MAX_HOST_BYTES: usize = 253;
-
-/// Host and port of a connection, written `registry.example:443` or `[::1]:443`. Letters are lower-case, and a name has
-/// no final dot.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct HostPort {
-    host: String,
-    port: u16,
-}
-
-/// A text is not a host with a port.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a host with a port. Write it as in `registry.example:443`")]
-pub struct HostPortError(String);
-
-impl HostPort {
-    /// Creates a host with a port. `None` unless the host is an ASCII name or an address.
-    pub fn new(host: &str, port: u16) -> Option<HostPort> {
-        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-        let label = |label: &str| {
-            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-            !label.is_empty() && label.bytes().all(is_known)
-        };
-        let is_name = host.len() <= MAX_HOST_BYTES && host.split('.').all(label);
-        (is_name || host.parse::<Ipv6Addr>().is_ok()).then_some(HostPort { host, port })
-    }
-
-    /// Returns the host, without brackets.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// Returns the port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
-        }
-    }
-}
-
-impl fmt::Debug for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl FromStr for HostPort {
-    type Err = HostPortError;
-
-    fn from_str(text: &str) -> Result<HostPort, HostPortError> {
-        let refuse = || HostPortError(text.chars().filter(|c| !c.is_control()).take(80).collect());
-        let (host, port) = text.rsplit_once(':').ok_or_else(refuse)?;
-        let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        // An address with colons needs brackets.
-        if address.is_none() && host.contains(':') {
-            return Err(refuse());
-        }
-        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
-        let port = port.parse().ok().filter(|_| is_number).ok_or_else(refuse)?;
-        HostPort::new(address.unwrap_or(host), port).ok_or_else(refuse)
-    }
-}
-
-impl TryFrom<String> for HostPort {
-    type Error = HostPortError;
-    fn try_from(text: String) -> Result<HostPort, HostPortError> {
-        text.parse()
-    }
-}
-
-impl From<HostPort> for String {
-    fn from(host: HostPort) -> String {
-        host.to_string()
-    }
-}
 
 /// Approval request of a session: for a call that has not started, or for a host that a started call connects to.
 /// Written as the call, or as the call, a colon and the host.
@@ -106,7 +19,7 @@ pub struct QuestionId {
     /// The call.
     pub call: CallId,
     /// Host that the call connects to, if the request is about one.
-    pub host: Option<HostPort>,
+    pub host: Option<Target>,
 }
 
 impl From<CallId> for QuestionId {
@@ -122,8 +35,8 @@ pub enum QuestionIdError {
     #[error(transparent)]
     Call(#[from] IdError),
     /// The part after the call is not a host with a port.
-    #[error(transparent)]
-    Host(#[from] HostPortError),
+    #[error("invalid host in the id of an approval request: {0}")]
+    Host(#[from] HostError),
 }
 
 impl FromStr for QuestionId {
@@ -150,7 +63,7 @@ impl fmt::Display for QuestionId {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostQuestion {
     /// Host that the call connects to.
-    pub host: HostPort,
+    pub host: Target,
     /// The first answer; `None` while the question is open.
     pub answer: Option<Answer>,
 }
@@ -166,35 +79,35 @@ impl HostQuestions {
     }
 
     /// Returns the question about a host.
-    pub fn get(&self, host: &HostPort) -> Option<&HostQuestion> {
+    pub fn get(&self, host: &Target) -> Option<&HostQuestion> {
         self.all().iter().find(|question| question.host == *host)
     }
 
     /// Returns the hosts of the questions without an answer.
-    pub fn open(&self) -> impl Iterator<Item = &HostPort> {
+    pub fn open(&self) -> impl Iterator<Item = &Target> {
         self.all().iter().filter(|question| question.answer.is_none()).map(|question| &question.host)
     }
 
     /// Whether a question about this host is open.
-    pub fn is_open(&self, host: &HostPort) -> bool {
+    pub fn is_open(&self, host: &Target) -> bool {
         self.open().any(|open| open == host)
     }
 
     /// Whether a question about this host may be asked.
-    pub(crate) fn may_ask(&self, host: &HostPort) -> bool {
+    pub(crate) fn may_ask(&self, host: &Target) -> bool {
         self.get(host).is_none()
             && self.all().len() < MAX_HOST_QUESTIONS
             && self.open().count() < MAX_OPEN_HOST_QUESTIONS
     }
 
-    pub(crate) fn ask(&mut self, host: &HostPort) {
+    pub(crate) fn ask(&mut self, host: &Target) {
         if self.may_ask(host) {
             self.0.push(HostQuestion { host: host.clone(), answer: None });
         }
     }
 
     /// Records an answer; false if no question about this host is open.
-    pub(crate) fn answer(&mut self, host: &HostPort, answer: &Answer) -> bool {
+    pub(crate) fn answer(&mut self, host: &Target, answer: &Answer) -> bool {
         let is_open = |question: &&mut HostQuestion| question.host == *host && question.answer.is_none();
         let open = self.0.iter_mut().find(is_open);
         open.is_some_and(|question| {
@@ -208,33 +121,8 @@ impl HostQuestions {
 mod tests {
     use super::*;
 
-    fn host(text: &str) -> HostPort {
+    fn host(text: &str) -> Target {
         text.parse().unwrap()
-    }
-
-    #[test]
-    fn host_and_port_have_one_spelling() {
-        for (text, spelling) in [
-            ("registry.example:443", "registry.example:443"),
-            ("Registry.Example.:443", "registry.example:443"),
-            ("127.0.0.1:80", "127.0.0.1:80"),
-            ("[::1]:8080", "[::1]:8080"),
-            ("[fe80::A]:1", "[fe80::a]:1"),
-            ("local_host:0", "local_host:0"),
-        ] {
-            let parsed = host(text);
-            assert_eq!(parsed.to_string(), spelling);
-            assert_eq!(host(spelling), parsed);
-            let json = serde_json::to_string(&parsed).unwrap();
-            assert_eq!(serde_json::from_str::<HostPort>(&json).unwrap(), parsed);
-        }
-        let long = format!("{}:1", "a".repeat(254));
-        for text in [
-            "", ":", ":443", "a", "a:", "a:x", "a:+1", "a:65536", "a..b:1", ".:1", "a b:1", "a\u{1b}[2J:1", "ä.example:1",
-            "::1:443", "[::1", "[a.example:1", "*.example:1", "a/b:1", "[x::]:1", &long,
-        ] {
-            assert!(text.parse::<HostPort>().is_err(), "{text}");
-        }
     }
 
     #[test]

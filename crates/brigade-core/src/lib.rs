@@ -34,7 +34,7 @@ pub use cursor::Cursor;
 pub use delegation::{Delegation, DelegationStyle, Outcome, Status};
 pub use event::{Event, Record};
 pub use grant::{Authority, Budget, Grant, Limit};
-pub use host_question::{HostPort, QuestionId};
+pub use host_question::QuestionId;
 pub use id::{CallId, Hash, SessionId};
 pub use message::{Message, Reply, ToolCall, ToolOutput, ToolSpec};
 pub use money::{Price, Resources, Spent, Usage};

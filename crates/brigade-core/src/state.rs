@@ -30,10 +30,10 @@ use std::collections::BTreeSet;
 
 use crate::delegation::{Execution, Outcome};
 use crate::event::{Answer, CallFault, Event, Speaker};
-use crate::host_question::HostPort;
 use crate::id::{CallId, SessionId};
 use crate::message::{Reply, Stop, ToolOutput};
 use crate::money::Spent;
+use crate::network::Target;
 use crate::permission::Rule;
 use crate::seen::{SeenFile, SeenFiles};
 use crate::text::Text;
@@ -74,7 +74,7 @@ pub struct State {
     /// Rules that the user has permanently allowed in this session.
     always_allowed: Vec<Rule>,
     /// Hosts that the user has permanently allowed in this session.
-    allowed_hosts: BTreeSet<HostPort>,
+    allowed_hosts: BTreeSet<Target>,
     /// Files that the agent has seen. Boxed, because most agents access none.
     seen: Option<Box<SeenFiles>>,
     round: Round,
@@ -340,7 +340,7 @@ impl State {
     }
 
     /// A permanent answer for another host allows only the call that it was given for.
-    fn host_answered(&mut self, call: CallId, host: &HostPort, answer: &Answer) {
+    fn host_answered(&mut self, call: CallId, host: &Target, answer: &Answer) {
         let is_taken = self.round.tool_calls.host_answered(call, host, answer);
         if let Answer::Always(rule) = answer
             && is_taken

@@ -23,7 +23,9 @@ pub struct HostAsker {
 
 impl HostAsker {
     /// Creates an asker from a function that decides about one host.
-    pub fn new(decide: impl Fn(HostRequest) -> BoxFuture<'static, bool> + Send + Sync + 'static) -> HostAsker {
+    pub fn new(
+        decide: impl Fn(HostRequest) -> BoxFuture<'static, bool> + Send + Sync + 'static,
+    ) -> HostAsker {
         let open = Arc::new(watch::Sender::new(0));
         let counted = open.clone();
         let decider = HostDecider::new(move |request| {

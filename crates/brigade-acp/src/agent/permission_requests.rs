@@ -114,7 +114,8 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
         fields = fields.title(calls::brief(&format!("{}{}", host.unwrap_or_default(), question.what)));
     }
     let option = |id: &str, name: &str, kind| acp::PermissionOption::new(id.to_owned(), name, kind);
-    let allow = question.host.as_ref().map_or("Allow".to_owned(), |host| format!("Allow {host} for this call"));
+    let allow =
+        question.host.as_ref().map_or("Allow".to_owned(), |host| format!("Allow {host} for this call"));
     let mut options = vec![option(ONCE, &allow, acp::PermissionOptionKind::AllowOnce)];
     if let Some(rule) = &question.always {
         let name = format!("Always allow {} for {}", calls::brief(rule), mapper.label(session));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brigade_core::CallId;
 use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
 use brigade_testing::{Script, call, delegate, reply};
@@ -64,7 +65,8 @@ async fn request_answered_elsewhere_is_cancelled_and_a_late_answer_ignored() {
     let name = request["params"]["toolCall"]["toolCallId"].as_str().unwrap();
     let (deep, call) = name.rsplit_once(':').unwrap();
     let runtime = env.runtime();
-    runtime.answer(&deep.parse().unwrap(), call.parse().unwrap(), Answer::Once, "another").await.unwrap();
+    let call: CallId = call.parse().unwrap();
+    runtime.answer(&deep.parse().unwrap(), call, Answer::Once, "another").await.unwrap();
     let withdrawn = client.read_until(|message| message["method"] == "$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], request["id"]);
     client.choose(&request, "reject").await;

@@ -185,6 +185,8 @@ fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
             let (rule, tool) = (sanitize::line(&rule.to_string()), sanitize::line(&tool));
             format!("`{rule}` is not a rule for `{tool}`. Start the rule with `{tool}`.")
         }
-        AnswerError::InvalidRule(_) | AnswerError::OtherHost { .. } | AnswerError::NotOpen => error.to_string(),
+        AnswerError::InvalidRule(_) | AnswerError::OtherHost { .. } | AnswerError::NotOpen => {
+            error.to_string()
+        }
     })
 }

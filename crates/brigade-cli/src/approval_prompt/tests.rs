@@ -1,6 +1,6 @@
 //! Tests of approval prompts and their answers.
 
-use brigade_core::{Cursor, Event, Record};
+use brigade_core::{CallId, Cursor, Event, Record};
 
 use super::*;
 use crate::keyboard::editor::Edit;

@@ -5,7 +5,7 @@ fn id() -> CallId {
     CallId { turn: 1, index: 0 }
 }
 
-fn host() -> HostPort {
+fn host() -> Target {
     "a.example:443".parse().unwrap()
 }
 

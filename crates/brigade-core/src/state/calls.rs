@@ -2,10 +2,11 @@
 
 use crate::delegation::Execution;
 use crate::event::{Answer, Effect};
-use crate::host_question::{HostPort, HostQuestions};
+use crate::host_question::HostQuestions;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::Reply;
 use crate::money::Resources;
+use crate::network::Target;
 
 /// Progress of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,12 +121,12 @@ impl CallState {
     }
 
     /// Whether a question about this host may be asked: only while the call runs.
-    pub(super) fn may_ask_host(&self, host: &HostPort) -> bool {
+    pub(super) fn may_ask_host(&self, host: &Target) -> bool {
         self.is_started() && self.hosts.may_ask(host)
     }
 
     /// Whether a question about this host is open.
-    pub(crate) fn awaits_host(&self, host: &HostPort) -> bool {
+    pub(crate) fn awaits_host(&self, host: &Target) -> bool {
         self.is_started() && self.hosts.is_open(host)
     }
 
@@ -194,14 +195,14 @@ impl ToolCalls {
         Some(std::mem::replace(&mut state.progress, CallProgress::Started(intent)).lent())
     }
 
-    pub(super) fn host_asked(&mut self, call: CallId, host: &HostPort) {
+    pub(super) fn host_asked(&mut self, call: CallId, host: &Target) {
         if let Some(state) = self.open_call_mut(call).filter(|state| state.is_started()) {
             state.hosts.ask(host);
         }
     }
 
     /// Records an answer about a host; false if no such question is open.
-    pub(super) fn host_answered(&mut self, call: CallId, host: &HostPort, answer: &Answer) -> bool {
+    pub(super) fn host_answered(&mut self, call: CallId, host: &Target, answer: &Answer) -> bool {
         self.open_call_mut(call).is_some_and(|state| state.hosts.answer(host, answer))
     }
 

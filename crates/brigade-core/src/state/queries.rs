@@ -12,9 +12,9 @@ use super::{
 use crate::delegation::{LimitKind, Outcome};
 use crate::event::CallFault;
 use crate::grant::Budget;
-use crate::host_question::HostPort;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Message, Stop, ToolCall};
+use crate::network::Target;
 use crate::permission::Rule;
 use crate::seen::SeenFile;
 use crate::text::Text;
@@ -76,7 +76,7 @@ impl State {
     }
 
     /// Whether the user has permanently allowed connections to this host and port in this session.
-    pub fn allows_host(&self, host: &HostPort) -> bool {
+    pub fn allows_host(&self, host: &Target) -> bool {
         self.allowed_hosts.contains(host)
     }
 

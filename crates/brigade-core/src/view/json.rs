@@ -9,9 +9,9 @@ use super::{Activity, Node, PendingApproval, Totals};
 use crate::amount::dollars_as_f64;
 use crate::delegation::{DelegationStyle, LimitKind, Status};
 use crate::event::Answer;
-use crate::host_question::HostPort;
 use crate::id::{CallId, SessionId};
 use crate::money::{Resources, Spent, is_zero};
+use crate::network::Target;
 
 /// Usage and cost of a session or a subtree.
 #[derive(Debug, Clone, Serialize)]
@@ -260,7 +260,7 @@ struct PendingApprovalJson<'a> {
     call: CallId,
     /// Host and port that the running call connects to, if the request is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<&'a HostPort>,
+    host: Option<&'a Target>,
     tool: &'a str,
     arguments: Value,
     why: &'a str,

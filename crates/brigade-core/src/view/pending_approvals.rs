@@ -1,8 +1,9 @@
 //! Pending approvals of a tree.
 
 use crate::event::{Answer, Event, Record};
-use crate::host_question::{HostPort, QuestionId};
+use crate::host_question::QuestionId;
 use crate::id::{CallId, SessionId};
+use crate::network::Target;
 use crate::text::Text;
 
 /// Approval request that has no answer yet.
@@ -13,7 +14,7 @@ pub struct PendingApproval {
     /// Call that needs the approval.
     pub call: CallId,
     /// Host that the running call connects to. `None` if the approval is for the call itself, which has not started.
-    pub host: Option<HostPort>,
+    pub host: Option<Target>,
     /// Complete call: the tool, a space, and its arguments as JSON.
     pub what: Text,
     /// Rule or mode that requires the approval.
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn requests_about_hosts_are_listed_until_they_or_their_call_end() {
         let (call, session) = (CallId { turn: 1, index: 0 }, SessionId::root(1));
-        let host = |name: &str| -> HostPort { format!("{name}.example:443").parse().unwrap() };
+        let host = |name: &str| -> Target { format!("{name}.example:443").parse().unwrap() };
         let asked = |name: &str| Event::HostAsked {
             call,
             host: host(name),

@@ -156,7 +156,7 @@ pub(crate) fn samples() -> Vec<Event> {
             until: u64::MAX,
             default: answer.clone(),
         });
-        let host: HostPort = "[::1]:443".parse().unwrap();
+        let host: Target = "[::1]:443".parse().unwrap();
         events.push(Event::HostAsked {
             call,
             host: host.clone(),

@@ -9,7 +9,7 @@ use super::*;
 #[derive(Default)]
 pub(crate) struct ShadowQuestions {
     running: BTreeSet<CallId>,
-    open: BTreeSet<(CallId, HostPort)>,
+    open: BTreeSet<(CallId, Target)>,
 }
 
 impl ShadowQuestions {
@@ -43,7 +43,7 @@ impl ShadowQuestions {
 }
 
 /// One of a few hosts, so that answers meet questions.
-fn random_host(choices: &mut RandomChoices) -> HostPort {
+fn random_host(choices: &mut RandomChoices) -> Target {
     format!("h{}.example:443", choices.below(3)).parse().unwrap()
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn host_event(call: &CallState, choices: &mut RandomChoices) -> Optio
 
 /// Events that close the open questions of a call.
 pub(crate) fn host_ends(call: &CallState) -> Vec<Event> {
-    let end = |host: &HostPort| {
+    let end = |host: &Target| {
         let (host, by) = (host.clone(), "the end".to_owned());
         Event::HostAnswered { call: call.id, host, answer: Answer::Deny { word: None }, by }
     };

@@ -9,13 +9,14 @@ use brigade_core::delegation_styles::{DELEGATION_TOOLS, delegate};
 use brigade_core::event::{Answer, CallFault, Effect, Speaker, TYPES, VERSION};
 use brigade_core::grant::{Access, AttenuateError, AuthorityRequest, Names};
 use brigade_core::message::Stop;
+use brigade_core::network::Target;
 use brigade_core::permission::{Mode, Permissions};
 use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::text::{BlobRef, truncate_bytes};
 use brigade_core::view::Tree;
 use brigade_core::{
-    Authority, Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Extent, Grant, Hash, HostPort,
-    Limit, Message, Outcome, Price, Purpose, Record, RemoteContext, Reply, Resources, SeenFile, SessionId, Spent,
+    Authority, Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Extent, Grant, Hash, Limit,
+    Message, Outcome, Price, Purpose, Record, RemoteContext, Reply, Resources, SeenFile, SessionId, Spent,
     State, Status, Step, Text, ToolCall, ToolOutput, Usage, json,
 };
 use proptest::collection::vec;

@@ -78,8 +78,7 @@ impl ApprovalRequest {
             what: shown,
             hidden,
             why: text::one_line(why, MAX_REASON_BYTES),
-            always: always
-                .filter(|rule| hidden == 0 && text::one_line_and_rest(rule, MAX_CALL_BYTES).1 == 0),
+            always: always.filter(|rule| hidden == 0 && text::one_line_and_rest(rule, MAX_CALL_BYTES).1 == 0),
         })
     }
 

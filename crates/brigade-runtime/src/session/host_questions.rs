@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use brigade_core::event::Answer;
 use brigade_core::grant::Access;
-use brigade_core::host_question::{HostPort, HostQuestion};
+use brigade_core::host_question::HostQuestion;
+use brigade_core::network::Target;
 use brigade_core::permission::{Action, ActionKind, Mode, Subject, Verdict};
 use brigade_core::state::CallProgress;
 use brigade_core::{CallId, Event, State, ToolCall, ToolOutput, json};
@@ -15,9 +16,9 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use tokio::time::Instant;
 
+use super::Driver;
 use super::approvals::{BY_TIMEOUT, TIMED_OUT, default_answer};
 use super::mailbox::DriverMessage;
-use super::Driver;
 use crate::settings::ApprovalPolicy;
 use crate::tool::HostAsker;
 
@@ -31,13 +32,13 @@ const NOT_ALLOWED: &str = "the sandbox does not allow this host";
 /// Question of a running call.
 pub(crate) struct HostAsk {
     call: CallId,
-    host: HostPort,
+    host: Target,
     reply: oneshot::Sender<bool>,
 }
 
 /// Questions of a session that have no answer, and the connections that wait for it.
 #[derive(Default)]
-pub(super) struct OpenHostQuestions(BTreeMap<(CallId, HostPort), Waiting>);
+pub(super) struct OpenHostQuestions(BTreeMap<(CallId, Target), Waiting>);
 
 /// Connections that wait for one answer.
 struct Waiting {
@@ -71,7 +72,7 @@ impl OpenHostQuestions {
     }
 
     /// Takes the deadlines that have passed. Their questions stay open until they are answered.
-    fn take_expired(&mut self, now: Instant) -> Vec<(CallId, HostPort)> {
+    fn take_expired(&mut self, now: Instant) -> Vec<(CallId, Target)> {
         let mut expired = Vec::new();
         for (question, waiting) in &mut self.0 {
             if waiting.deadline.take_if(|at| *at <= now).is_some() {
@@ -83,7 +84,7 @@ impl OpenHostQuestions {
 
     /// Tells the connections of all questions that are no longer open. The answers must be durable.
     pub(super) fn settle(&mut self, state: &State) {
-        let answered = |call: CallId, host: &HostPort| match question(state, call, host) {
+        let answered = |call: CallId, host: &Target| match question(state, call, host) {
             Some(HostQuestion { answer: None, .. }) => None,
             Some(HostQuestion { answer: Some(answer), .. }) => Some(is_allowed(answer)),
             // The question was withdrawn, or could not be recorded.
@@ -124,7 +125,7 @@ impl Driver {
         HostAsker::new(move |request| {
             let sender = sender.clone();
             async move {
-                let Ok(host) = request.to_string().parse() else { return false };
+                let Ok(host) = Target::parse(&request.to_string(), None) else { return false };
                 let (reply, answer) = oneshot::channel();
                 let ask = Box::new(HostAsk { call, host, reply });
                 // Without a driver there is no answer.
@@ -149,7 +150,7 @@ impl Driver {
         }
     }
 
-    fn decide_host(&self, call: CallId, host: &HostPort) -> HostDecision {
+    fn decide_host(&self, call: CallId, host: &Target) -> HostDecision {
         let state = self.state();
         let runs = state.call(call).is_some_and(|call| matches!(call.progress, CallProgress::Started(_)));
         if !runs || state.stop_reason().is_some() {
@@ -165,7 +166,8 @@ impl Driver {
         }
         let authority = &self.resolved.authority;
         let tool = state.tool_call(call).map_or("", |call| call.name.as_str());
-        let action = Action { tool, kind: ActionKind::Unconfined, subject: Subject::Host(host.host()) };
+        let name = host.host.to_string();
+        let action = Action { tool, kind: ActionKind::Unconfined, subject: Subject::Host(&name) };
         if authority.network == Access::Denied
             || matches!(authority.permissions.check(&action), Verdict::Deny { .. })
         {
@@ -241,7 +243,7 @@ fn request_text(call: &ToolCall) -> String {
     format!("{} {}", call.name, arguments.as_deref().unwrap_or(call.arguments.as_str()))
 }
 
-fn question<'a>(state: &'a State, call: CallId, host: &HostPort) -> Option<&'a HostQuestion> {
+fn question<'a>(state: &'a State, call: CallId, host: &Target) -> Option<&'a HostQuestion> {
     state.call(call)?.hosts.get(host)
 }
 

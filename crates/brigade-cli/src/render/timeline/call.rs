@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use brigade_core::delegation::Outcome;
-use brigade_core::{CallId, Hash, HostPort, SessionId, Spent, ToolCall, ToolOutput};
+use brigade_core::network::Target;
+use brigade_core::{CallId, Hash, SessionId, Spent, ToolCall, ToolOutput};
 use serde_json::{Map, Value};
 
 use super::change::FileChange;
@@ -74,7 +75,7 @@ pub(crate) struct ApprovalItem<'a> {
     /// Reason for the request, after the host that it is about.
     pub(crate) what: Cow<'a, str>,
     /// Host that the call connects to.
-    pub(super) host: Option<&'a HostPort>,
+    pub(super) host: Option<&'a Target>,
     /// Answer and its author.
     pub(crate) answer: Option<String>,
 }
@@ -110,7 +111,7 @@ impl<'a> CallItem<'a> {
     }
 
     /// Adds an answer to its request. Only the first answer to a request about a host counts.
-    pub(super) fn approval_answered(&mut self, host: Option<&'a HostPort>, answer: String) {
+    pub(super) fn approval_answered(&mut self, host: Option<&'a Target>, answer: String) {
         let is_meant = |approval: &&mut ApprovalItem<'_>| approval.answer.is_none() && approval.host == host;
         match self.approvals.iter_mut().rev().find(is_meant) {
             Some(approval) => approval.answer = Some(answer),

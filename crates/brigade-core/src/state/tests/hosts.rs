@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::approval::AnswerError;
-use crate::host_question::{HostPort, MAX_OPEN_HOST_QUESTIONS, QuestionId};
+use crate::host_question::{MAX_OPEN_HOST_QUESTIONS, QuestionId};
+use crate::network::Target;
 
-fn host(name: &str) -> HostPort {
+fn host(name: &str) -> Target {
     format!("{name}.example:443").parse().unwrap()
 }
 
@@ -107,8 +108,7 @@ fn late_answer_and_rule_for_something_else_are_refused() {
     let mut scenario = two_calls();
     scenario.then(tool_started(1, 0)).then(asked(0, "a"));
     let question = |name: &str| QuestionId { call: call(1, 0), host: Some(host(name)) };
-    let check =
-        |state: &State, name: &str, answer: Answer| state.check_answer(question(name), &answer).err();
+    let check = |state: &State, name: &str, answer: Answer| state.check_answer(question(name), &answer).err();
     let always = |rule: &str| Answer::Always(rule.to_owned());
     assert_eq!(check(&scenario.state, "a", Answer::Once), None);
     assert_eq!(check(&scenario.state, "a", always("a.example:443")), None);
