@@ -354,8 +354,8 @@ async fn total_number_of_questions_is_bounded() {
 
 #[tokio::test]
 async fn question_ends_with_its_call_and_a_late_answer_is_refused() {
-    let script = one(call("connect", json!({ "hosts": ["a.example"], "leaves": true })));
-    let harness = harness(script);
+    let leaves = call("connect", json!({ "hosts": ["a.example"], "leaves": true }));
+    let harness = harness(Script::new().turns([leaves, reply("done")]));
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done);
     let log = harness.log(&result.session).await;
@@ -469,17 +469,26 @@ async fn crash_before_every_append_closes_every_question() {
         let Ok(mut run) = runtime.start(Task::new("the task")).await else { continue };
         let root = run.session().clone();
         let mut watch = run.take_events();
-        let talk = async {
+        // The process is killed when the answer cannot be written.
+        let killed = async {
             let mut tree = Tree::default();
             while let Some(live) = watch.next().await {
                 let RunEvent::Record(record) = live else { continue };
                 tree.apply(&record);
                 for open in tree.pending_approvals() {
-                    let _ = runtime.answer(&open.session, open.question(), Answer::Once, "the user").await;
+                    let answered = runtime.answer(&open.session, open.question(), Answer::Once, "the user");
+                    if matches!(answered.await, Err(error) if !matches!(error, RunError::NoSuchApproval { .. }))
+                    {
+                        return;
+                    }
                 }
             }
+            std::future::pending().await
         };
-        let (first, ()) = tokio::join!(end(run), talk);
+        let first = tokio::select! {
+            result = end(run) => result.ok(),
+            () = killed => None,
+        };
         harness.store.repair();
         if harness.log(&root).await.is_empty() {
             continue;
@@ -487,8 +496,8 @@ async fn crash_before_every_append_closes_every_question() {
         let runs_before = runs.load(Ordering::SeqCst);
         let started = count(&harness.log(&root).await, "tool_started") > 0;
         let result = match first {
-            Ok(result) => result,
-            Err(_) => {
+            Some(result) => result,
+            None => {
                 let runtime = harness.runtime();
                 let run = runtime.resume(&root, brigade::ResumeOptions::default()).await.unwrap();
                 answer_all(&runtime, run, |_| Some(Answer::Once)).await
