@@ -44,7 +44,7 @@ pub enum AnswerError {
     InvalidRule(#[from] RuleError),
     /// A permanent answer about a host names something else.
     #[error(
-        "cannot always allow `{given}`: the approval request is for `{host}`. Use `always` alone, or `once`."
+        "cannot always allow `{given}`: the approval request is for `{host}`. Answer `yes`, or `always` without another host."
     )]
     OtherHost {
         /// Text of the answer.

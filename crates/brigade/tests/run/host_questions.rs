@@ -493,7 +493,6 @@ async fn crash_before_every_append_closes_every_question() {
         if harness.log(&root).await.is_empty() {
             continue;
         }
-        let runs_before = runs.load(Ordering::SeqCst);
         let started = count(&harness.log(&root).await, "tool_started") > 0;
         let result = match first {
             Some(result) => result,
@@ -506,7 +505,7 @@ async fn crash_before_every_append_closes_every_question() {
         assert_eq!(result.outcome.status, Status::Done, "after {at}");
         let log = harness.log(&root).await;
         check_questions(&log);
-        assert!(runs.load(Ordering::SeqCst) <= 1.max(runs_before), "a call ran twice after {at}");
+        assert!(runs.load(Ordering::SeqCst) <= 1, "the call ran twice after {at}");
         interrupted += usize::from(started && result.outcome.text.as_str().contains("outcome unknown"));
         asked += count(&log, "host_asked");
     }
