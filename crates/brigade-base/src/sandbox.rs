@@ -1,7 +1,10 @@
 //! From the authority of a session to the sandbox of its commands.
 
+mod connections;
 mod host_decider;
+mod network;
 mod protected;
+mod proxy;
 mod secrets;
 mod temporary;
 
@@ -11,9 +14,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use brigade_core::grant::{Access, Authority};
+use brigade_core::network::{HostList, HostPattern};
 pub use brigade_core::sandbox::SandboxMode;
 use brigade_sandbox::{Confinement, Job, Network, Sandbox, SandboxLimits};
+pub use connections::{ConnectionLog, ConnectionOutcome, ConnectionRecord, Denial};
 pub use host_decider::{HostDecider, HostRequest};
+pub use network::NetworkAccess;
 pub use temporary::TemporaryDirectory;
 
 /// Settings of the sandbox in which commands of agents run.
@@ -27,8 +33,8 @@ pub struct SandboxSettings {
     pub write: Vec<PathBuf>,
     /// UNIX sockets that can be connected to.
     pub sockets: Vec<PathBuf>,
-    /// Whether commands can use the network.
-    pub network: bool,
+    /// Network access of commands.
+    pub network: NetworkAccess,
     /// Limits of all processes of a command together.
     pub limits: SandboxLimits,
     /// The user's home directory, whose credentials are hidden.
@@ -127,9 +133,13 @@ impl SandboxSettings {
         let caches = home.into_iter().flat_map(|home| CACHES.map(|cache| home.join(cache)));
         let caches =
             existing(caches).into_iter().filter(|cache| !writable.iter().any(|path| cache.starts_with(path)));
-        let network = match authority.network {
-            Access::Allowed if self.network || extra.network => Network::On,
-            Access::Allowed | Access::Denied => Network::Off,
+        let network = match (authority.network, &self.network) {
+            (Access::Denied, _) if !extra.hosts.is_empty() => return Err(SandboxError::NoNetwork),
+            (Access::Denied, _) => Network::Off,
+            (Access::Allowed, NetworkAccess::All) => Network::On,
+            (Access::Allowed, NetworkAccess::Hosts(_)) => Network::Proxy,
+            (Access::Allowed, NetworkAccess::Off) if extra.hosts.is_empty() => Network::Off,
+            (Access::Allowed, NetworkAccess::Off) => Network::Proxy,
         };
         Ok(Confinement::Sandbox(Box::new(Sandbox {
             discarded: os_strings(caches.filter(|cache| !contains_any(cache, &writable))),
@@ -190,34 +200,64 @@ fn normalized(path: &Path) -> PathBuf {
 pub struct ExtraAccess {
     /// Files and directories to write, relative to the workspace or absolute.
     pub write: Vec<String>,
-    /// Whether to use the network.
-    pub network: bool,
+    /// Hosts to connect to.
+    pub hosts: Vec<HostPattern>,
 }
 
 impl ExtraAccess {
     /// Whether anything beyond the sandbox is requested.
     pub fn is_some(&self) -> bool {
-        self.network || !self.write.is_empty()
+        !self.hosts.is_empty() || !self.write.is_empty()
     }
 }
 
 /// Sandbox of the commands of one call. It is computed when a command starts, because secrets may have appeared.
 #[derive(Clone, Default)]
-pub struct CommandSandbox(Option<Arc<Confine>>);
+pub struct CommandSandbox {
+    confinement: Option<Arc<Confine>>,
+    hosts: HostList,
+    decider: Option<HostDecider>,
+    connections: ConnectionLog,
+}
 
 type Confine = dyn Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync;
 
 impl CommandSandbox {
-    /// Creates a sandbox from the function that computes it.
+    /// Creates a sandbox from the function that computes it. Without further calls, its proxy allows only the hosts that
+    /// the user approved for a command.
     pub fn new(
         confinement: impl Fn(&ExtraAccess) -> Result<Confinement, SandboxError> + Send + Sync + 'static,
     ) -> CommandSandbox {
-        CommandSandbox(Some(Arc::new(confinement)))
+        CommandSandbox { confinement: Some(Arc::new(confinement)), ..CommandSandbox::default() }
     }
 
     /// Commands have the rights of the user.
     pub fn none() -> CommandSandbox {
-        CommandSandbox(None)
+        CommandSandbox::default()
+    }
+
+    /// Allows the hosts of the settings, if the authority has network access.
+    pub fn network(self, settings: &NetworkAccess, authority: Access) -> CommandSandbox {
+        match authority {
+            Access::Allowed => CommandSandbox {
+                hosts: settings.hosts(),
+                decider: Some(self.decider.unwrap_or_default()),
+                ..self
+            },
+            Access::Denied => CommandSandbox { hosts: HostList::default(), decider: None, ..self },
+        }
+    }
+
+    /// Decides about hosts that neither the settings nor the user's approval of the call contain. With network access off in
+    /// the settings, commands then get a proxy all of whose hosts are decided. It has no effect if [`network`](Self::network)
+    /// was not called before with an authority that has network access.
+    pub fn deciding_hosts(self, decider: HostDecider) -> CommandSandbox {
+        CommandSandbox { decider: self.decider.map(|_| decider), ..self }
+    }
+
+    /// Connections of the commands so far.
+    pub fn connections(&self) -> &ConnectionLog {
+        &self.connections
     }
 
     /// Creates a job that runs a command in the sandbox, with those variables that lead to nothing hidden. git runs no
@@ -230,19 +270,37 @@ impl CommandSandbox {
         environment: &[(String, String)],
         extra: &ExtraAccess,
     ) -> Result<Job, SandboxError> {
-        let confinement = match &self.0 {
+        let mut confinement = match &self.confinement {
             Some(confinement) => confinement(extra)?,
             None => Confinement::None,
         };
+        let decider = self.decider.clone().unwrap_or_default();
         let mut environment = visible_variables(&confinement, environment);
         add_git_settings(&mut environment);
-        Ok(Job::new(command, directory, tag, confinement).environment(environment))
+        if !uses_proxy(&mut confinement, &decider) {
+            return Ok(Job::new(command, directory, tag, confinement).environment(environment));
+        }
+        let mut hosts = self.hosts.clone();
+        hosts.extend(extra.hosts.iter().cloned());
+        network::set_proxy_variables(&mut environment, &hosts);
+        self.connections.set_requested();
+        let job = Job::new(command, directory, tag, confinement).environment(environment);
+        Ok(proxy::serve_for(job, hosts, decider, self.connections.clone()))
     }
+}
+
+/// Whether the network is reached through a proxy. It is also used if the network is off and hosts can be decided.
+fn uses_proxy(confinement: &mut Confinement, decider: &HostDecider) -> bool {
+    let Confinement::Sandbox(sandbox) = confinement else { return false };
+    if sandbox.network == Network::Off && decider.can_allow() {
+        sandbox.network = Network::Proxy;
+    }
+    sandbox.network == Network::Proxy
 }
 
 impl fmt::Debug for CommandSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "CommandSandbox(..)" } else { "CommandSandbox::none()" })
+        f.write_str(if self.confinement.is_some() { "CommandSandbox(..)" } else { "CommandSandbox::none()" })
     }
 }
 
@@ -295,6 +353,12 @@ pub enum SandboxError {
     /// The directory for temporary files cannot be created.
     #[error("cannot create the temporary directory: {0}. Check that Brigade's data directory is writable.")]
     Temporary(#[from] std::io::Error),
+    /// The authority does not include the network.
+    #[error(
+        "cannot allow access to hosts: this agent has no network access. Do the task without it, or leave it to an agent \
+         that has network access."
+    )]
+    NoNetwork,
     /// A path for which write access is needed cannot be used.
     #[error(
         "cannot allow write access to `{path}`: {reason}. Use the real path of an existing file or directory."

@@ -55,6 +55,11 @@ impl HostList {
         self.0.is_empty()
     }
 
+    /// The entries.
+    pub fn iter(&self) -> impl Iterator<Item = &HostPattern> {
+        self.0.iter()
+    }
+
     /// Adds entries.
     pub fn extend(&mut self, patterns: impl IntoIterator<Item = HostPattern>) {
         self.0.extend(patterns);
@@ -100,15 +105,6 @@ impl HostList {
 impl FromIterator<HostPattern> for HostList {
     fn from_iter<T: IntoIterator<Item = HostPattern>>(patterns: T) -> HostList {
         HostList(patterns.into_iter().collect())
-    }
-}
-
-impl fmt::Display for HostList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, pattern) in self.0.iter().enumerate() {
-            write!(f, "{}{pattern}", if index == 0 { "" } else { ", " })?;
-        }
-        Ok(())
     }
 }
 

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use brigade_base::process::guard_tag;
-use brigade_base::sandbox::ExtraAccess;
+use brigade_base::sandbox::{ConnectionLog, ExtraAccess};
 use brigade_core::ToolOutput;
 use brigade_core::message::Category;
+use brigade_core::network::{HostPattern, HostPatternError};
 use brigade_core::permission::Subject;
 use brigade_sandbox::{Enforcement, ExitReason, JobResult};
 use schemars::JsonSchema;
@@ -51,9 +52,33 @@ struct ShellNeeds {
     /// Existing files or directories that the command writes to
     #[serde(default)]
     write: Vec<String>,
-    /// Use the network
+    /// Hosts that the command connects to over HTTP or TLS, such as `crates.io` or `example.com:8443`
     #[serde(default)]
-    network: bool,
+    hosts: Vec<NeededHost>,
+}
+
+/// Host without a wildcard.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline)]
+struct NeededHost(HostPattern);
+
+/// Reason why a host cannot be requested.
+#[derive(Debug, thiserror::Error)]
+enum NeededHostError {
+    #[error("{0}.")]
+    Invalid(#[from] HostPatternError),
+    #[error("`{0}` contains a wildcard. Name each host.")]
+    Wildcard(HostPattern),
+}
+
+impl TryFrom<String> for NeededHost {
+    type Error = NeededHostError;
+
+    fn try_from(text: String) -> Result<NeededHost, NeededHostError> {
+        let host = HostPattern::parse(&text)?;
+        if host.is_wildcard() { Err(NeededHostError::Wildcard(host)) } else { Ok(NeededHost(host)) }
+    }
 }
 
 const NAME: &str = "shell";
@@ -94,7 +119,7 @@ impl Tool for SandboxedShell {
     type Input = SandboxedShellInput;
 
     fn description(&self) -> Cow<'static, str> {
-        let sandbox = "Commands run in a sandbox: secrets are hidden, and at most the workspace and /tmp are writable. The network may be unavailable. If a command fails because of the sandbox, request access with `needs`.";
+        let sandbox = "Commands run in a sandbox: secrets are hidden, and at most the workspace and /tmp are writable. The network is off or limited to some hosts. If a command fails because of the sandbox, request access with `needs`.";
         format!("{DESCRIPTION} {sandbox}").into()
     }
 
@@ -125,7 +150,10 @@ impl Tool for SandboxedShell {
 }
 
 fn extra_access(needs: Option<&ShellNeeds>) -> ExtraAccess {
-    let access = |needs: &ShellNeeds| ExtraAccess { write: needs.write.clone(), network: needs.network };
+    let access = |needs: &ShellNeeds| ExtraAccess {
+        write: needs.write.clone(),
+        hosts: needs.hosts.iter().map(|NeededHost(host)| host.clone()).collect(),
+    };
     needs.map(access).unwrap_or_default()
 }
 
@@ -150,6 +178,7 @@ async fn run_command(
     let tag = guard_tag(&context.session, context.call);
     let (sandbox, directory) = (context.sandbox.clone(), settings.directory.clone());
     let environment = settings.environment.clone();
+    let connections = sandbox.connections().clone();
     // Looking for secrets in the workspace reads directories.
     let job = move || sandbox.job(command, directory, tag, &environment, &extra);
     let job = match tokio::task::spawn_blocking(job).await {
@@ -158,12 +187,17 @@ async fn run_command(
         Err(error) => return ToolOutput::error(format!("cannot start the command: {error}")),
     };
     match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
-        Ok(finished) => report(&finished, settings.output_limit, time_limit),
+        Ok(finished) => report(&finished, &connections, settings.output_limit, time_limit),
         Err(cause) => ToolOutput::error(cause.to_string()),
     }
 }
 
-fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> ToolOutput {
+fn report(
+    finished: &JobResult,
+    connections: &ConnectionLog,
+    output_limit: usize,
+    time_limit: Duration,
+) -> ToolOutput {
     let mut text = output(finished, output_limit);
     if !finished.removed.is_empty() {
         let paths: Vec<_> = finished.removed.iter().map(|path| path.to_string_lossy()).collect();
@@ -171,6 +205,10 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
             &mut text,
             &format!("(removed these files because the sandbox protects them: {})", paths.join(", ")),
         );
+    }
+    let refused = connections.denials();
+    for connection in &refused {
+        push_line(&mut text, &format!("({connection})"));
     }
     let end = match finished.end {
         ExitReason::Exited(0) if text.is_empty() => return ToolOutput::ok("(no output)"),
@@ -181,8 +219,13 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
         ExitReason::Cancelled => "(cancelled)".to_owned(),
         ExitReason::OverLimit(limit) => format!("(killed: {limit})"),
     };
-    let denied = denied_by_sandbox(finished.enforcement, &text);
+    let has_no_proxy = finished.enforcement == Enforcement::Landlock && connections.is_requested();
+    let is_explained = has_no_proxy || !refused.is_empty();
+    let denied = denied_by_sandbox(finished.enforcement, &text, (!is_explained).then_some(NETWORK_DENIAL));
     push_line(&mut text, &end);
+    if has_no_proxy {
+        push_line(&mut text, NO_PROXY);
+    }
     if let Some(denied) = denied {
         push_line(&mut text, &denied);
     }
@@ -197,39 +240,39 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// Errors that a sandbox causes, with what it denied and the setting that allows it.
-const DENIALS: [(&[&str], &str); 3] = [
-    (
-        &["Read-only file system", "EROFS"],
-        "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or setting sandbox.write)",
-    ),
-    (
-        &[
-            "Network is unreachable",
-            "network is unreachable",
-            "Could not resolve host",
-            "could not resolve host",
-            "Temporary failure in name resolution",
-            "Name or service not known",
-            "EAI_AGAIN",
-            "ENOTFOUND",
-        ],
-        "access to the network (needs.network, or setting sandbox.network)",
-    ),
-    (
-        &["Permission denied", "EACCES"],
-        "access to a hidden file (setting sandbox.read), or a write outside the workspace (needs.write, or setting sandbox.write)",
-    ),
-];
+/// Errors of denied writes.
+const WRITE_ERRORS: [&str; 2] = ["Read-only file system", "EROFS"];
+const WRITE_DENIAL: &str = "a write outside the workspace and /tmp, or to a protected file such as .git/hooks (needs.write, or setting sandbox.write)";
 
-/// Names what the sandbox probably denied to a failed command, judging by its output.
-fn denied_by_sandbox(enforcement: Enforcement, output: &str) -> Option<String> {
+/// Errors of programs without a network.
+const NETWORK_ERRORS: [&str; 8] = [
+    "Network is unreachable",
+    "network is unreachable",
+    "Could not resolve host",
+    "could not resolve host",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "EAI_AGAIN",
+    "ENOTFOUND",
+];
+const NETWORK_DENIAL: &str = "access to the network (needs.hosts, or setting sandbox.network)";
+/// Note on a command whose hosts cannot be limited.
+const NO_PROXY: &str = "(the network is off: without user namespaces, the sandbox cannot limit it to hosts. The user can allow user namespaces, or the whole network with the setting sandbox.network = true)";
+
+/// Errors of hidden files.
+const FILE_ERRORS: [&str; 2] = ["Permission denied", "EACCES"];
+const FILE_DENIAL: &str = "access to a hidden file (setting sandbox.read), or a write outside the workspace (needs.write, or setting sandbox.write)";
+
+/// Names what the sandbox probably denied to a failed command, judging by its output, with the setting that allows it.
+fn denied_by_sandbox(enforcement: Enforcement, output: &str, network: Option<&str>) -> Option<String> {
     if enforcement == Enforcement::None {
         return None;
     }
+    let denials: [(&[&str], Option<&str>); 3] =
+        [(&WRITE_ERRORS, Some(WRITE_DENIAL)), (&NETWORK_ERRORS, network), (&FILE_ERRORS, Some(FILE_DENIAL))];
     let is_in_output = |errors: &[&str]| errors.iter().any(|error| output.contains(error));
-    let denied: Vec<&str> =
-        DENIALS.iter().filter(|(errors, _)| is_in_output(errors)).map(|(_, denied)| *denied).collect();
+    let found = denials.into_iter().filter(|(errors, _)| is_in_output(errors));
+    let denied: Vec<&str> = found.filter_map(|(_, denial)| denial).collect();
     (!denied.is_empty()).then(|| format!("(probably denied by the sandbox: {})", denied.join("; ")))
 }
 
@@ -262,7 +305,8 @@ mod tests {
     #[test]
     fn report_ends_with_the_exit_status() {
         let say = |end, output: &[u8]| {
-            let output = report(&finished(end, output, 0), 100, Duration::from_secs(7));
+            let finished = finished(end, output, 0);
+            let output = report(&finished, &ConnectionLog::default(), 100, Duration::from_secs(7));
             (output.text.to_string(), output.is_error())
         };
         assert_eq!(say(ExitReason::Exited(0), b"hi\n"), ("hi\n".into(), false));
@@ -278,7 +322,7 @@ mod tests {
     fn report_names_what_the_sandbox_probably_denied() {
         let say = |enforcement, output: &str| {
             let finished = JobResult { enforcement, ..finished(ExitReason::Exited(1), output.as_bytes(), 0) };
-            report(&finished, 1000, Duration::from_secs(7)).text.to_string()
+            report(&finished, &ConnectionLog::default(), 1000, Duration::from_secs(7)).text.to_string()
         };
         let error = "sh: cannot create /etc/x: Read-only file system\n";
         assert_eq!(say(Enforcement::None, error), format!("{error}(exit code 1)"));
@@ -289,17 +333,40 @@ mod tests {
         );
         let network = say(Enforcement::Landlock, "curl: (6) Could not resolve host: example.org");
         assert!(
-            network.ends_with("access to the network (needs.network, or setting sandbox.network))"),
+            network.ends_with("access to the network (needs.hosts, or setting sandbox.network))"),
             "{network}"
         );
         assert!(!say(Enforcement::Namespaces, "test failed").contains("sandbox"));
     }
 
     #[test]
+    fn needed_hosts_are_single_hosts() {
+        let needs = |hosts: serde_json::Value| {
+            let input = serde_json::json!({ "command": "true", "needs": { "hosts": hosts } });
+            let input = serde_json::from_value::<SandboxedShellInput>(input);
+            input.map(|input| extra_access(input.needs.as_ref()).hosts).map_err(|error| error.to_string())
+        };
+        let hosts = needs(serde_json::json!(["Crates.io", "example.com:22", "10.0.0.5:5432"])).unwrap();
+        let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
+        assert_eq!(hosts, ["crates.io", "example.com:22", "10.0.0.5:5432"]);
+        for (host, problem) in [
+            ("*", "matches too many hosts"),
+            ("*.crates.io", "`*.crates.io` contains a wildcard. Name each host."),
+            ("https://crates.io", "Use only the host"),
+            ("10.0.0.5", "Add the port"),
+            ("127.1:80", "is not a host"),
+        ] {
+            let error = needs(serde_json::json!([host])).unwrap_err();
+            assert!(error.contains(problem), "{host}: {error}");
+        }
+        assert!(needs(serde_json::json!(true)).is_err());
+    }
+
+    #[test]
     fn report_names_removed_files() {
         let removed = vec!["/w/.brigade".into()];
         let finished = JobResult { removed, ..finished(ExitReason::Exited(0), b"done", 0) };
-        let text = report(&finished, 100, Duration::from_secs(7)).text.to_string();
+        let text = report(&finished, &ConnectionLog::default(), 100, Duration::from_secs(7)).text.to_string();
         assert_eq!(text, "done\n(removed these files because the sandbox protects them: /w/.brigade)");
     }
 

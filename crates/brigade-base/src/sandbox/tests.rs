@@ -54,9 +54,12 @@ fn network_needs_both_settings_and_authority() {
             SandboxSettings { mode: SandboxMode::Workspace, network, ..SandboxSettings::default() };
         sandbox(&settings, &Authority { network: access, ..authority(root.path()) }).network
     };
-    assert_eq!(of(true, Access::Allowed), Network::On);
-    assert_eq!(of(false, Access::Allowed), Network::Off);
-    assert_eq!(of(true, Access::Denied), Network::Off);
+    let hosts = || NetworkAccess::Hosts(["example.com".parse().unwrap()].into_iter().collect());
+    assert_eq!(of(NetworkAccess::All, Access::Allowed), Network::On);
+    assert_eq!(of(hosts(), Access::Allowed), Network::Proxy);
+    assert_eq!(of(NetworkAccess::Off, Access::Allowed), Network::Off);
+    assert_eq!(of(NetworkAccess::All, Access::Denied), Network::Off);
+    assert_eq!(of(hosts(), Access::Denied), Network::Off);
 }
 
 #[test]
@@ -140,8 +143,11 @@ fn approved_access_widens_only_what_it_names() {
         ..SandboxSettings::default()
     };
     let authority = authority(&root.join("project"));
-    let with = |write: &[&str], network| {
-        let extra = ExtraAccess { write: write.iter().map(|path| (*path).to_owned()).collect(), network };
+    let with = |write: &[&str], hosts: &[&str]| {
+        let extra = ExtraAccess {
+            write: write.iter().map(|path| (*path).to_owned()).collect(),
+            hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+        };
         settings.confinement(&authority, &extra, &TemporaryDirectory::default()).map(|confinement| {
             match confinement {
                 Confinement::Sandbox(sandbox) => *sandbox,
@@ -150,25 +156,70 @@ fn approved_access_widens_only_what_it_names() {
         })
     };
     let hooks = root.join("project/.git/hooks");
-    assert!(has(&with(&[], false).unwrap().protected, &hooks));
-    let found = with(&[".git/hooks", "../other"], true).unwrap();
+    assert!(has(&with(&[], &[]).unwrap().protected, &hooks));
+    let found = with(&[".git/hooks", "../other"], &["example.com"]).unwrap();
     assert!(!has(&found.protected, &hooks) && has(&found.protected, &root.join("project/.git/config")));
     assert!(has(&found.writable, &hooks) && has(&found.writable, &root.join("other")));
-    assert_eq!(found.network, Network::On);
-    assert!(has(&with(&["."], false).unwrap().protected, &hooks), "the workspace is no protected path");
-    assert!(matches!(with(&["../data"], false), Err(SandboxError::Private { .. })));
-    assert!(matches!(with(&[".."], false), Err(SandboxError::Private { .. })));
-    assert!(matches!(with(&["missing"], false), Err(SandboxError::Path { .. })));
+    assert_eq!(found.network, Network::Proxy);
+    assert!(has(&with(&["."], &[]).unwrap().protected, &hooks), "the workspace is no protected path");
+    assert!(matches!(with(&["../data"], &[]), Err(SandboxError::Private { .. })));
+    assert!(matches!(with(&[".."], &[]), Err(SandboxError::Private { .. })));
+    assert!(matches!(with(&["missing"], &[]), Err(SandboxError::Path { .. })));
     std::os::unix::fs::symlink(root.join("other"), root.join("project/link")).unwrap();
-    assert!(matches!(with(&["link"], false), Err(SandboxError::Path { .. })), "the user saw only its name");
+    assert!(matches!(with(&["link"], &[]), Err(SandboxError::Path { .. })), "the user saw only its name");
     let offline = Authority { network: Access::Denied, ..authority.clone() };
-    let extra = ExtraAccess { network: true, ..ExtraAccess::default() };
-    let Confinement::Sandbox(found) =
-        settings.confinement(&offline, &extra, &TemporaryDirectory::default()).unwrap()
-    else {
-        panic!()
+    let extra = ExtraAccess { hosts: vec!["example.com".parse().unwrap()], ..ExtraAccess::default() };
+    let refused = settings.confinement(&offline, &extra, &TemporaryDirectory::default());
+    assert!(matches!(refused, Err(SandboxError::NoNetwork)));
+}
+
+/// Network of a job, and its variables about proxies.
+fn job(sandbox: &CommandSandbox, hosts: &[&str]) -> (Network, Vec<String>) {
+    let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+    let extra = ExtraAccess { hosts, ..ExtraAccess::default() };
+    let variables = [("HTTPS_PROXY".to_owned(), "http://proxy.example:3128".to_owned())];
+    let job = sandbox.job("true".into(), "/".into(), "s:1".into(), &variables, &extra).unwrap();
+    let is_proxy = |name: &str| name.to_ascii_uppercase().ends_with("S_PROXY") || name.ends_with("NO_PROXY");
+    let variables = job.environment.iter().filter(|(name, _)| is_proxy(name));
+    let variables = variables.map(|(name, value)| format!("{name}={value}")).collect();
+    let Confinement::Sandbox(sandbox) = job.confinement else { panic!("there is no sandbox") };
+    assert_eq!(job.on_proxy.is_some(), sandbox.network == Network::Proxy);
+    (sandbox.network, variables)
+}
+
+#[test]
+fn proxy_is_used_for_lists_and_for_decisions() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().to_path_buf();
+    let sandbox = |network: NetworkAccess, access| {
+        let settings = SandboxSettings {
+            mode: SandboxMode::Workspace,
+            network: network.clone(),
+            ..SandboxSettings::default()
+        };
+        let authority = Authority { network: access, ..authority(&root) };
+        let temporary = TemporaryDirectory::default();
+        CommandSandbox::new(move |extra| settings.confinement(&authority, extra, &temporary))
+            .network(&network, access)
     };
-    assert_eq!(found.network, Network::Off);
+    let ask = || HostDecider::new(|_| Box::pin(async { true }));
+    let hosts = || NetworkAccess::Hosts(["example.com".parse().unwrap()].into_iter().collect());
+    let direct = ["NO_PROXY=localhost,127.0.0.1,::1".to_owned()];
+    let of_user = ["HTTPS_PROXY=http://proxy.example:3128".to_owned()];
+
+    let off = sandbox(NetworkAccess::Off, Access::Allowed);
+    assert_eq!(job(&off, &[]), (Network::Off, of_user.to_vec()));
+    assert!(!off.connections().is_requested());
+    assert_eq!(job(&off, &["example.com"]), (Network::Proxy, direct.to_vec()));
+    assert!(off.connections().is_requested());
+    assert_eq!(job(&off.deciding_hosts(ask()), &[]), (Network::Proxy, direct.to_vec()));
+    assert_eq!(job(&sandbox(hosts(), Access::Allowed), &[]), (Network::Proxy, direct.to_vec()));
+    let all = sandbox(NetworkAccess::All, Access::Allowed).deciding_hosts(ask());
+    assert_eq!(job(&all, &[]), (Network::On, of_user.to_vec()));
+    for settings in [NetworkAccess::Off, hosts(), NetworkAccess::All] {
+        let denied = sandbox(settings, Access::Denied).deciding_hosts(ask());
+        assert_eq!(job(&denied, &[]), (Network::Off, of_user.to_vec()));
+    }
 }
 
 #[test]

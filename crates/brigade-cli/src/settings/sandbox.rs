@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use brigade::sandbox::{SandboxMode, SandboxSettings};
+use brigade::sandbox::{NetworkAccess, SandboxMode, SandboxSettings};
 use brigade_core::Limit;
+use brigade_core::network::HostPattern;
 use brigade_sandbox::SandboxLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use super::Environment;
-use super::values::{ByteSize, MaxCount};
+use super::values::{ByteSize, InvalidList, MaxCount};
 
 /// Free space that is left on the file systems of the workspace.
 const DEFAULT_FREE_DISK: u64 = 256 << 20;
@@ -25,8 +27,10 @@ pub(super) struct RawSandbox {
     read: Vec<String>,
     /// Directories that commands can write to in addition to the workspace; ignored in mode read-only.
     write: Vec<String>,
-    /// Whether commands can use the network.
-    network: bool,
+    /// Network access of commands: none, the whole network, or hosts such as "crates.io", "*.crates.io" and
+    /// "10.0.0.5:5432". Without a port, the ports 80 and 443 are meant; an IP address needs a port. Hosts need user
+    /// namespaces.
+    network: RawNetwork,
     /// UNIX sockets that commands can connect to, such as /run/docker.sock; other sockets are not accessible.
     sockets: Vec<String>,
     /// Maximum memory of all processes of a command together.
@@ -43,7 +47,7 @@ impl Default for RawSandbox {
             mode: SandboxMode::default(),
             read: Vec::new(),
             write: Vec::new(),
-            network: false,
+            network: RawNetwork::default(),
             sockets: Vec::new(),
             memory: None,
             processes: MaxCount(Limit::Unlimited),
@@ -63,7 +67,7 @@ impl RawSandbox {
             read: paths(read),
             write: paths(write),
             sockets: paths(sockets),
-            network,
+            network: network.0,
             limits: SandboxLimits {
                 memory_bytes: memory.map(|ByteSize(bytes)| bytes),
                 processes: processes.at_most(),
@@ -72,6 +76,41 @@ impl RawSandbox {
             home: environment.home().map(Path::to_path_buf),
             private,
             temporary: environment.data_folder().map(|data| data.join("tmp")),
+        }
+    }
+}
+
+/// `false`, `true` or a list of hosts.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "Json", into = "Json")]
+#[schemars(inline, extend("anyOf" = [
+    { "type": "boolean" },
+    { "type": "array", "items": { "type": "string", "title": "hosts such as [\"crates.io\", \"*.crates.io\"]" } },
+]))]
+struct RawNetwork(NetworkAccess);
+
+impl TryFrom<Json> for RawNetwork {
+    type Error = InvalidList;
+
+    fn try_from(value: Json) -> Result<RawNetwork, InvalidList> {
+        let texts: Vec<String> = match value {
+            Json::Bool(false) => return Ok(RawNetwork(NetworkAccess::Off)),
+            Json::Bool(true) => return Ok(RawNetwork(NetworkAccess::All)),
+            value => serde_json::from_value(value).map_err(|_| InvalidList::wrong_type())?,
+        };
+        let hosts: Vec<HostPattern> = InvalidList::collect(&texts)?;
+        Ok(RawNetwork(NetworkAccess::Hosts(hosts.into_iter().collect())))
+    }
+}
+
+impl From<RawNetwork> for Json {
+    fn from(RawNetwork(network): RawNetwork) -> Json {
+        match network {
+            NetworkAccess::Off => false.into(),
+            NetworkAccess::All => true.into(),
+            NetworkAccess::Hosts(hosts) => {
+                hosts.iter().map(HostPattern::to_string).collect::<Vec<_>>().into()
+            }
         }
     }
 }

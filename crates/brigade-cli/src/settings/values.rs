@@ -1,6 +1,7 @@
 //! Types of configuration values that users can write in several forms. The title of a type's schema describes its
 //! values: it continues the sentence "The value must be".
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use brigade_core::Limit;
@@ -229,22 +230,36 @@ impl TryFrom<u64> for Tokens {
 }))]
 pub(super) struct Rules(pub(super) Vec<Rule>);
 
-/// Problems of all invalid rules of a list.
+/// Problems of all invalid entries of a list.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct InvalidRules(String);
+pub(super) struct InvalidList(String);
+
+impl InvalidList {
+    /// The value is no list of strings.
+    pub(super) fn wrong_type() -> InvalidList {
+        InvalidList(InvalidValue.to_string())
+    }
+
+    /// Parses all entries.
+    pub(super) fn collect<T: FromStr<Err: std::fmt::Display>>(
+        texts: &[String],
+    ) -> Result<Vec<T>, InvalidList> {
+        let parsed: Vec<_> = texts.iter().map(|text| text.parse::<T>()).collect();
+        let problems: Vec<String> =
+            parsed.iter().filter_map(|entry| Some(entry.as_ref().err()?.to_string())).collect();
+        match problems.is_empty() {
+            true => Ok(parsed.into_iter().flatten().collect()),
+            false => Err(InvalidList(problems.join("; "))),
+        }
+    }
+}
 
 impl TryFrom<Vec<String>> for Rules {
-    type Error = InvalidRules;
+    type Error = InvalidList;
 
-    fn try_from(texts: Vec<String>) -> Result<Rules, InvalidRules> {
-        let parsed: Vec<_> = texts.iter().map(|text| text.parse::<Rule>()).collect();
-        let problems: Vec<String> =
-            parsed.iter().filter_map(|rule| Some(rule.as_ref().err()?.to_string())).collect();
-        match problems.is_empty() {
-            true => Ok(Rules(parsed.into_iter().flatten().collect())),
-            false => Err(InvalidRules(problems.join("; "))),
-        }
+    fn try_from(texts: Vec<String>) -> Result<Rules, InvalidList> {
+        InvalidList::collect(&texts).map(Rules)
     }
 }
 

@@ -293,7 +293,9 @@ impl Driver {
     fn command_sandbox(&self, _hosts: &HostAsker) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
         let temporary = self.tree.temporary.clone();
+        let (network, access) = (settings.network.clone(), resolved.authority.network);
         CommandSandbox::new(move |extra| settings.confinement(&resolved.authority, extra, &temporary))
+            .network(&network, access)
     }
 
     /// Reporter that publishes the progress of a call of this session.

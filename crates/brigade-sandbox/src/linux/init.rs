@@ -139,7 +139,8 @@ fn set_up(
     mounts::build(sandbox, placeholders)
 }
 
-/// Variables that make programs use a proxy, and those that keep them from using it for themselves.
+/// Variables that make programs use a proxy, and those that keep them from using it for themselves. The job can set the
+/// latter.
 const PROXY_VARIABLES: [&str; 6] =
     ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "https_proxy", "http_proxy"];
 const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
@@ -154,7 +155,11 @@ fn provide_proxy(command: &mut Command, sandbox: &Sandbox) -> Result<(), StartEr
     let address = format!("http://{}", listener.local_addr().map_err(failed)?);
     send_descriptor(rustix::stdio::stdin(), listener.as_fd()).map_err(failed)?;
     command.envs(PROXY_VARIABLES.map(|name| (name, address.as_str())));
-    command.envs(NO_PROXY_VARIABLES.map(|name| (name, "localhost,127.0.0.1,::1")));
+    for name in NO_PROXY_VARIABLES {
+        if !command.get_envs().any(|(set, _)| set == name) {
+            command.env(name, "localhost,127.0.0.1,::1");
+        }
+    }
     Ok(())
 }
 

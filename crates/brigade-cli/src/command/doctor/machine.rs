@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use brigade::sandbox::{ExtraAccess, SandboxMode, SandboxSettings, TemporaryDirectory};
+use brigade::sandbox::{ExtraAccess, NetworkAccess, SandboxMode, SandboxSettings, TemporaryDirectory};
 use brigade_core::grant::Authority;
 use brigade_sandbox::{Cgroups, Confinement, Enforcement, ExitReason, Job, KernelFeatures, Namespaces};
 
@@ -105,7 +105,15 @@ pub(super) fn sandbox(settings: &Settings) -> Result<Vec<Finding>, CliError> {
     };
     let tested = SandboxSettings { mode: mode.min(SandboxMode::Workspace), ..(*settings.sandbox).clone() };
     let fix = "Fix the cause, for example by allowing user namespaces. Or set `sandbox.mode` to \"off\"; commands then run with your permissions";
-    let test = match test_sandbox(settings, &tested)? {
+    let tried = test_sandbox(settings, &tested)?;
+    let has_hosts = matches!(settings.sandbox.network, NetworkAccess::Hosts(_));
+    let network = (has_hosts && matches!(tried, Ok(Enforcement::Landlock))).then(|| {
+        Finding::warn(
+            "`sandbox.network` lists hosts, which needs user namespaces. Commands have no network",
+            "Allow user namespaces, or set `sandbox.network` to true to allow the whole network",
+        )
+    });
+    let test = match tried {
         Ok(Enforcement::Namespaces) => {
             Finding::ok("a test command ran in a sandbox with namespaces and seccomp")
         }
@@ -120,7 +128,7 @@ pub(super) fn sandbox(settings: &Settings) -> Result<Vec<Finding>, CliError> {
         }
         Err(reason) => Finding::problem(reason, fix),
     };
-    Ok(vec![used, test, kernel_features()])
+    Ok([used, test].into_iter().chain(network).chain([kernel_features()]).collect())
 }
 
 /// Runs a test command in a sandbox.
