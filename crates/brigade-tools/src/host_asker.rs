@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_base::sandbox::{HostDecider, HostRequest};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -22,21 +21,14 @@ pub struct HostAsker {
 }
 
 impl HostAsker {
-    /// Creates an asker from a function that decides about one host.
+    /// Creates an asker from a function that decides about one host. The request counts as open until its second argument
+    /// is dropped, whether the answer is read or not.
     pub fn new(
-        decide: impl Fn(HostRequest) -> BoxFuture<'static, bool> + Send + Sync + 'static,
+        decide: impl Fn(HostRequest, OpenRequest) -> BoxFuture<'static, bool> + Send + Sync + 'static,
     ) -> HostAsker {
         let open = Arc::new(watch::Sender::new(0));
         let counted = open.clone();
-        let decider = HostDecider::new(move |request| {
-            let (answer, is_open) = (decide(request), OpenRequest::new(counted.clone()));
-            async move {
-                let answer = answer.await;
-                drop(is_open);
-                answer
-            }
-            .boxed()
-        });
+        let decider = HostDecider::new(move |request| decide(request, OpenRequest::new(counted.clone())));
         HostAsker { decider, open: Some(open) }
     }
 
@@ -83,8 +75,8 @@ impl fmt::Debug for HostAsker {
     }
 }
 
-/// Counts one request while it is open.
-struct OpenRequest(Arc<watch::Sender<usize>>);
+/// Request without an answer. While there is one, the time limit of the call does not run.
+pub struct OpenRequest(Arc<watch::Sender<usize>>);
 
 impl OpenRequest {
     fn new(open: Arc<watch::Sender<usize>>) -> OpenRequest {
@@ -103,19 +95,31 @@ impl Drop for OpenRequest {
 mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
+    use std::sync::Mutex;
     use std::task::Poll;
+
+    use futures::FutureExt;
+    use futures::channel::oneshot;
 
     use super::*;
 
-    /// Asker whose questions are answered when the sender says so.
-    fn asker() -> (HostAsker, watch::Sender<bool>) {
-        let answer = watch::Sender::new(false);
-        let answers = answer.clone();
-        let asker = HostAsker::new(move |_| {
-            let mut answers = answers.subscribe();
-            async move { answers.wait_for(|is_answered| *is_answered).await.is_ok() }.boxed()
+    /// Requests that nobody has answered.
+    type Requests = Arc<Mutex<Vec<(oneshot::Sender<bool>, OpenRequest)>>>;
+
+    fn asker() -> (HostAsker, Requests) {
+        let requests = Requests::default();
+        let added = requests.clone();
+        let asker = HostAsker::new(move |_, open| {
+            let (reply, answer) = oneshot::channel();
+            added.lock().unwrap().push((reply, open));
+            async move { answer.await.unwrap_or(false) }.boxed()
         });
-        (asker, answer)
+        (asker, requests)
+    }
+
+    fn allow_first(requests: &Requests) {
+        let (reply, _open) = requests.lock().unwrap().remove(0);
+        let _ = reply.send(true);
     }
 
     /// Whether a future is pending after one poll.
@@ -125,27 +129,28 @@ mod tests {
 
     #[tokio::test]
     async fn time_of_open_questions_does_not_count() {
-        let (asker, answer) = asker();
+        let (asker, requests) = asker();
         let mut limit = pin!(asker.time_without_questions(Duration::ZERO));
         let mut first = pin!(asker.ask("a.example", 1));
         let mut second = pin!(asker.ask("b.example", 1));
         assert!(is_pending(&mut first).await && is_pending(&mut second).await);
         assert!(is_pending(&mut limit).await, "two questions are open");
-        answer.send_replace(true);
+        allow_first(&requests);
         assert!(first.await);
         assert!(is_pending(&mut limit).await, "one question is open");
+        allow_first(&requests);
         assert!(second.await);
         limit.await;
     }
 
     #[tokio::test]
     async fn time_before_a_question_counts_once() {
-        let (asker, answer) = asker();
+        let (asker, requests) = asker();
         let begin = Instant::now();
         let questions = async {
             let answering = async {
                 tokio::time::sleep(Duration::from_millis(60)).await;
-                answer.send_replace(true);
+                allow_first(&requests);
             };
             tokio::join!(asker.ask("a.example", 1), answering)
         };
@@ -154,12 +159,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropped_request_is_not_open() {
-        let (asker, _answer) = asker();
+    async fn answer_that_nobody_reads_ends_the_request() {
+        let (asker, requests) = asker();
         let mut limit = pin!(asker.time_without_questions(Duration::ZERO));
         let mut request = Box::pin(asker.ask("a.example", 1));
         assert!(is_pending(&mut request).await && is_pending(&mut limit).await);
         drop(request);
+        // The question is still shown to the user.
+        assert!(is_pending(&mut limit).await);
+        allow_first(&requests);
         limit.await;
     }
 

@@ -48,7 +48,7 @@ use tokio::sync::watch;
 
 pub use files::escape_controls;
 pub use files::{FileError, Files, LoadedFile, Workspace};
-pub use host_asker::HostAsker;
+pub use host_asker::{HostAsker, OpenRequest};
 #[cfg(feature = "memory")]
 pub use memory::{Memory, MemoryError};
 pub use read::{ListDir, ReadFile, show_file};

@@ -104,8 +104,8 @@ pub mod store {
 pub mod tool {
     pub use brigade_tools::{
         AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, Files, HostAsker, ListDir,
-        LoadedFile, ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot, Shell, ShellSettings,
-        Tool, ToolChange, ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
+        LoadedFile, OpenRequest, ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot, Shell,
+        ShellSettings, Tool, ToolChange, ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
     };
     #[cfg(feature = "search")]
     pub use brigade_tools::{Glob, Grep};

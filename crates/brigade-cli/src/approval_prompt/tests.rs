@@ -186,7 +186,8 @@ fn hosts_of_one_call_are_answered_one_by_one() {
     let tree = Tree::fold(&[host_asked(&one, "a.example:443", 1), host_asked(&one, "b.example:443", 2)]);
     let mut prompt = new_prompt();
     let shown = look(&mut prompt, &tree).unwrap().join("\n");
-    assert!(shown.contains("wants to connect to a.example:443 (running: npm install)"), "{shown}");
+    let unwrapped = shown.replace('\n', " ");
+    assert!(unwrapped.contains("wants to connect to a.example:443 (running: npm install)"), "{shown}");
     assert!(
         shown.contains("the sandbox does not allow this host") && shown.contains("│ npm install"),
         "{shown}"

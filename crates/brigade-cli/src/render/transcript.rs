@@ -461,7 +461,15 @@ mod tests {
         let text = transcript(&records, OutputDetail::Folded, Colour::Off, usize::MAX);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         let found = lines.iter().position(|line| line.contains("npm install")).unwrap();
-        insta::assert_snapshot!(lines[found..found + 7].join("\n"), @"");
+        insta::assert_snapshot!(lines[found..found + 7].join("\n"), @r"
+        ? [1-0] shell npm install
+        approval requested: connect to a.example:443 (the sandbox does not allow this host)
+        answered: always allowed with a.example:443 (by ann)
+        approval requested: connect to b.example:443 (the sandbox does not allow this host)
+        answered: denied: use the mirror (by ann)
+        approval requested: connect to c.example:443 (the sandbox does not allow this host)
+        pending
+        ");
     }
 
     #[test]

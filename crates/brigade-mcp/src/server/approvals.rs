@@ -237,10 +237,17 @@ mod tests {
         };
         let session = SessionId::root(7);
         let pos = brigade_core::Cursor::new(3);
-        let record = Record { session, seq: 3, pos, at: 0, v: VERSION, event };
+        let record = Record { session: session.clone(), seq: 3, pos, at: 0, v: VERSION, event };
         let asked = ApprovalRequest::of(&record, &Tree::default()).unwrap();
         let form = serde_json::to_value(asked.form().unwrap()).unwrap();
-        insta::assert_snapshot!(form["message"].as_str().unwrap(), @"");
+        assert_eq!(
+            form["message"],
+            format!(
+                "The agent '' (session {session}) requests approval to connect to registry.example:443 while this call \
+                 runs: shell {{\"command\":\"npm install\"}}\nReason: the sandbox does not allow this host. Allow this \
+                 connection? `always` allows `registry.example:443` for this agent from now on."
+            )
+        );
         assert_eq!(form["requestedSchema"]["properties"]["answer"]["enum"], json!(["once", "always", "no"]));
         let always = ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "answer": "always" }));
         assert_eq!(asked.parse_answer(&always), Answer::Always("registry.example:443".to_owned()));

@@ -20,7 +20,7 @@ use super::Driver;
 use super::approvals::{BY_TIMEOUT, TIMED_OUT, default_answer};
 use super::mailbox::DriverMessage;
 use crate::settings::ApprovalPolicy;
-use crate::tool::HostAsker;
+use crate::tool::{HostAsker, OpenRequest};
 
 /// Recorded author of the answer to a question whose call ended first.
 const BY_CALL_END: &str = "the end of the call";
@@ -33,7 +33,21 @@ const NOT_ALLOWED: &str = "the sandbox does not allow this host";
 pub(crate) struct HostAsk {
     call: CallId,
     host: Target,
-    reply: oneshot::Sender<bool>,
+    reply: Reply,
+}
+
+/// Connection that waits for an answer.
+struct Reply {
+    sender: oneshot::Sender<bool>,
+    /// Dropped with the reply, so that the time limit of the call continues.
+    _open: OpenRequest,
+}
+
+impl Reply {
+    fn send(self, is_allowed: bool) {
+        // A connection that was closed meanwhile needs no answer.
+        let _ = self.sender.send(is_allowed);
+    }
 }
 
 /// Questions of a session that have no answer, and the connections that wait for it.
@@ -44,7 +58,7 @@ pub(super) struct OpenHostQuestions(BTreeMap<(CallId, Target), Waiting>);
 struct Waiting {
     /// When the default answer applies.
     deadline: Option<Instant>,
-    replies: Vec<oneshot::Sender<bool>>,
+    replies: Vec<Reply>,
 }
 
 impl OpenHostQuestions {
@@ -92,10 +106,7 @@ impl OpenHostQuestions {
         };
         self.0.retain(|(call, host), waiting| {
             let Some(allowed) = answered(*call, host) else { return true };
-            for reply in waiting.replies.drain(..) {
-                // A connection that was closed meanwhile needs no answer.
-                let _ = reply.send(allowed);
-            }
+            waiting.replies.drain(..).for_each(|reply| reply.send(allowed));
             false
         });
     }
@@ -121,15 +132,16 @@ impl Driver {
         {
             return HostAsker::deny();
         }
-        let sender = self.mailbox.sender();
-        HostAsker::new(move |request| {
-            let sender = sender.clone();
+        let mailbox = self.mailbox.sender();
+        HostAsker::new(move |request, open| {
+            let mailbox = mailbox.clone();
             async move {
                 let Ok(host) = Target::parse(&request.to_string(), None) else { return false };
-                let (reply, answer) = oneshot::channel();
+                let (sender, answer) = oneshot::channel();
+                let reply = Reply { sender, _open: open };
                 let ask = Box::new(HostAsk { call, host, reply });
                 // Without a driver there is no answer.
-                sender.unbounded_send(DriverMessage::AskHost(ask)).is_ok() && answer.await.unwrap_or(false)
+                mailbox.unbounded_send(DriverMessage::AskHost(ask)).is_ok() && answer.await.unwrap_or(false)
             }
             .boxed()
         })
@@ -138,13 +150,13 @@ impl Driver {
     /// Decides about a host that a running call connects to, or requests approval.
     pub(super) fn ask_host(&mut self, ask: HostAsk) {
         match self.decide_host(ask.call, &ask.host) {
-            HostDecision::Allowed => drop(ask.reply.send(true)),
-            HostDecision::Denied => drop(ask.reply.send(false)),
+            HostDecision::Allowed => ask.reply.send(true),
+            HostDecision::Denied => ask.reply.send(false),
             HostDecision::Ask => {
                 let Some(ask) = self.hosts.join(ask) else { return };
                 match self.request_host(&ask) {
                     Some(deadline) => self.hosts.add(ask, deadline),
-                    None => drop(ask.reply.send(false)),
+                    None => ask.reply.send(false),
                 }
             }
         }

@@ -290,12 +290,13 @@ impl Driver {
     }
 
     /// Sandbox of the commands of a call.
-    fn command_sandbox(&self, _hosts: &HostAsker) -> CommandSandbox {
+    fn command_sandbox(&self, hosts: &HostAsker) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
         let temporary = self.tree.temporary.clone();
         let (network, access) = (settings.network.clone(), resolved.authority.network);
         CommandSandbox::new(move |extra| settings.confinement(&resolved.authority, extra, &temporary))
             .network(&network, access)
+            .deciding_hosts(hosts.decider())
     }
 
     /// Reporter that publishes the progress of a call of this session.
