@@ -39,6 +39,7 @@ mod resume;
 mod retries;
 mod rounds;
 mod sandbox;
+mod sandbox_network;
 mod schema;
 mod session_ref;
 mod sessions;

@@ -337,7 +337,8 @@ async fn network_is_off_and_loopback_is_private() {
 #[tokio::test]
 async fn proxy_of_a_sandbox_is_served_by_the_runner() {
     let place = Place::new();
-    let mut job = job(&format!("echo $HTTPS_PROXY $no_proxy; {}", probe("proxy")));
+    let mut job = job(&format!("echo $HTTPS_PROXY $NO_PROXY $no_proxy; {}", probe("proxy")));
+    job.environment.push(("no_proxy".into(), "own".into()));
     job.directory = place.path("project");
     job.confinement = Confinement::Sandbox(Box::new(Sandbox { network: Network::Proxy, ..place.sandbox() }));
     let job = job.on_proxy(|listener| {
@@ -351,7 +352,10 @@ async fn proxy_of_a_sandbox_is_served_by_the_runner() {
     });
     let result = finish(job).await.unwrap();
     let first = text(&result).lines().next().unwrap().to_owned();
-    assert!(first.starts_with("http://127.0.0.1:") && first.ends_with(" localhost,127.0.0.1,::1"), "{first}");
+    assert!(
+        first.starts_with("http://127.0.0.1:") && first.ends_with(" localhost,127.0.0.1,::1 own"),
+        "{first}"
+    );
     assert_eq!(probed(&result), ["pong"]);
 }
 
@@ -648,6 +652,24 @@ async fn kernel_without_namespaces_is_refused_or_gets_landlock() {
     assert_eq!(fs::read_to_string(place.path("project/.git/config")).unwrap(), "[core]\n");
     assert_eq!(fs::read_to_string(place.path("outside/file")).unwrap(), "outside");
     assert_eq!(place.entries(), [".env", ".git", "src"]);
+}
+
+/// Without a network namespace, a proxy could be bypassed. The network is off then.
+#[tokio::test]
+async fn network_through_a_proxy_is_off_without_namespaces() {
+    let place = Place::new();
+    let guard = guard_that_cannot(&[CLONE], &guard());
+    let sandbox = Sandbox { allow_landlock_only: true, network: Network::Proxy, ..place.sandbox() };
+    let mut job = job(&format!("echo proxy=$http_proxy; {}", probe("socket")));
+    job.directory = place.path("project");
+    job.confinement = Confinement::Sandbox(Box::new(sandbox));
+    let (sender, listeners) = std::sync::mpsc::channel();
+    let job = job.on_proxy(move |listener| drop(sender.send(listener)));
+    let result = run(&guard, job, pending()).await.unwrap();
+    assert_eq!(result.enforcement, Enforcement::Landlock);
+    assert!(text(&result).starts_with("proxy=\n"), "{}", text(&result));
+    assert!(probed(&result)[0].starts_with("Operation not permitted"), "{}", text(&result));
+    assert!(listeners.try_recv().is_err());
 }
 
 #[tokio::test]

@@ -314,6 +314,9 @@ fn output(finished: &JobResult, output_limit: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use brigade_base::sandbox::CommandSandbox;
+    use brigade_sandbox::Confinement;
+
     use super::*;
 
     fn finished(end: ExitReason, output: &[u8], dropped_bytes: u64) -> JobResult {
@@ -386,6 +389,22 @@ mod tests {
             assert!(error.contains(problem), "{host}: {error}");
         }
         assert!(needs(serde_json::json!(true)).is_err());
+    }
+
+    #[test]
+    fn report_explains_a_missing_proxy() {
+        let sandbox =
+            brigade_sandbox::Sandbox { network: brigade_sandbox::Network::Proxy, ..Default::default() };
+        let sandbox = CommandSandbox::new(move |_| Ok(Confinement::Sandbox(Box::new(sandbox.clone()))));
+        sandbox.job("true".into(), "/".into(), "s:1".into(), &[], &ExtraAccess::default()).unwrap();
+        let say = |enforcement| {
+            let finished = finished(ExitReason::Exited(6), b"Could not resolve host: a.example", 0);
+            let finished = JobResult { enforcement, ..finished };
+            report(&finished, sandbox.connections(), 100, Duration::from_secs(7)).text.to_string()
+        };
+        let text = say(Enforcement::Landlock);
+        assert!(text.ends_with(&format!("(exit code 6)\n{NO_PROXY}")), "{text}");
+        assert!(say(Enforcement::Namespaces).ends_with("setting sandbox.network))"));
     }
 
     #[test]
