@@ -40,6 +40,7 @@ mod retries;
 mod rounds;
 mod sandbox;
 mod sandbox_network;
+mod sandbox_questions;
 mod schema;
 mod session_ref;
 mod sessions;
