@@ -30,7 +30,7 @@ pub(crate) fn probes(what: &[&str]) -> String {
     what.iter().map(|what| probe(what)).collect::<Vec<_>>().join("; ")
 }
 
-pub(crate) fn probed(output: &str) -> Vec<&str> {
+fn probed(output: &str) -> Vec<&str> {
     output.lines().filter_map(|line| line.strip_prefix("probe: ")).collect()
 }
 

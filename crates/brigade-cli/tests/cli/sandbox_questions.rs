@@ -9,7 +9,7 @@ use brigade_testing::{Reply, Script, call, reply};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::cli::sandbox_network::{probe, probed, probes};
+use crate::cli::sandbox_network::{probe, probes};
 use crate::cli::support::{BackgroundRun, Home, text};
 
 const ON: [&str; 6] =
@@ -72,7 +72,7 @@ fn held_connection_is_answered_by_another_process() {
         assert_eq!((&question["host"], &question["always"]), (&json!(HOST), &json!(HOST)), "{listed}");
         assert_eq!(question["tool"], "shell");
         let other = home.brigade(&["answer", &name, "always", "shell"]);
-        other.exits_with(1).stderr_contains(&format!("the approval request is for `{HOST}`"));
+        other.exits_with(2).stderr_contains(&format!("the approval request is for `{HOST}`"));
         let given = home.brigade(&[&["answer", name.as_str()], words].concat());
         let confirmed = match words {
             ["yes"] => format!("lead may connect to {HOST} during this call."),
@@ -88,9 +88,12 @@ fn held_connection_is_answered_by_another_process() {
         }
         let (code, lines, _) = running.end();
         assert_eq!(code, 0, "{lines:?}");
-        let text = result(&lines);
+        let shown = home.brigade(&["sessions", "show", &session, "--full"]);
+        shown.exits_with(0).stdout_contains(&format!("approval requested: connect to {HOST}"));
+        let text = shown.stdout.clone();
         let expected = if allowed { ALLOWED } else { DENIED };
-        let found = probed(&text);
+        let found: Vec<&str> =
+            text.lines().filter_map(|line| Some(line.split_once("│ probe: ")?.1)).collect();
         assert!(found[..2].iter().all(|line| line.starts_with(expected)), "{words:?}: {text}");
         let last = if words == ["always"] { ALLOWED } else { DENIED };
         assert!(found[2].starts_with(last), "{words:?}: {text}");
@@ -98,8 +101,6 @@ fn held_connection_is_answered_by_another_process() {
         assert_eq!(text.contains(&reason), words.len() == 2, "{text}");
         let late = home.brigade(&["answer", &name, "yes"]);
         late.exits_with(1).stderr_contains("no pending approval requests");
-        let shown = home.brigade(&["sessions", "show", &session]);
-        shown.exits_with(0).stdout_contains(&format!("approval requested: connect to {HOST}"));
     }
 }
 
@@ -129,7 +130,8 @@ fn expired_question_denies_the_host() {
 #[test]
 fn killed_run_leaves_no_question_and_does_not_repeat_the_command() {
     let home = Home::outside_tmp();
-    let command = format!("echo ran >> ran; {}; echo end >> ran", probe(&format!("connect {HOST}")));
+    let command =
+        format!("echo ran >> ran; {}; sleep 600; echo end >> ran", probe(&format!("connect {HOST}")));
     let running = asking(&home, one(&command));
     let session = running.session.clone();
     running.signal(Signal::KILL);
@@ -138,7 +140,7 @@ fn killed_run_leaves_no_question_and_does_not_repeat_the_command() {
     resumed.exits_with(0).stdout_contains("interrupted, outcome unknown");
     assert_eq!(text(home.work().join("ran")), "ran\n");
     home.brigade(&["answer", &session]).exits_with(0).stderr_contains("No pending approval requests");
-    let shown = home.brigade(&["sessions", "show", &session]);
+    let shown = home.brigade(&["sessions", "show", &session, "--full"]);
     shown.exits_with(0).stdout_contains("denied (by the end of the call)");
 }
 
@@ -166,7 +168,7 @@ fn time_limit_of_a_command_waits_for_the_answer() {
     // Without a question, the limit holds.
     let (_, lines, _) = BackgroundRun::start(&home, limited("echo begin; sleep 600", 1), &ON).end();
     let text = result(&lines);
-    assert!(text.contains("begin\n(timed out after 1 seconds)"), "{text}");
+    assert!(text.starts_with("begin\n") && text.contains("(timed out after 1 seconds)"), "{text}");
 }
 
 #[test]
