@@ -147,6 +147,7 @@ impl Terminal {
             .map_err(|error| error.to_string())?
             .time_limit(settings.time_limit)
             .output_limit(settings.output_limit);
+        let connections = request.sandbox.connections().clone();
         let stop = CloseReason::default();
         let stopped = stop.clone();
         let (mut stream, run) =
@@ -172,6 +173,9 @@ impl Terminal {
                 }
             };
             let (ended, ()) = tokio::join!(run, listen);
+            for denial in connections.denials() {
+                lock(&buffer).add(format!("\n({denial})").as_bytes());
+            }
             status.send_replace(Some(match ended.map(|finished| finished.end) {
                 Ok(ExitReason::Exited(code)) => TerminalExitStatus::new().exit_code(u32::try_from(code).ok()),
                 Ok(ExitReason::Signalled(signal)) => TerminalExitStatus::new().signal(signal.to_string()),

@@ -112,12 +112,21 @@ impl From<HeadError> for Refusal {
 
 /// Lets the proxy of a job's sandbox allow these hosts. It ends with the job.
 pub(super) fn serve_for(job: Job, hosts: HostList, decider: HostDecider, log: ConnectionLog) -> Job {
+    job.on_proxy(handler(hosts, decider, log))
+}
+
+/// Function that serves the listener of a proxy until it is dropped.
+fn handler(
+    hosts: HostList,
+    decider: HostDecider,
+    log: ConnectionLog,
+) -> impl Fn(std::net::TcpListener) + Send + Sync + 'static {
     let running = Mutex::new(None);
-    job.on_proxy(move |listener| {
+    move |listener| {
         let proxy = Proxy::new(hosts.clone(), decider.clone(), log.clone(), Box::new(HostNetwork));
         let task = AbortOnDrop(task::spawn(proxy.serve(listener)));
         *running.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
-    })
+    }
 }
 
 impl Proxy {
@@ -157,7 +166,8 @@ impl Proxy {
     }
 
     async fn handle_request(&self, client: &mut TcpStream) -> Result<(), Refusal> {
-        let Some((head, early)) = read_head(client).await? else { return Ok(()) };
+        let Ok(head) = timeout(HEAD_TIMEOUT, read_head(client)).await else { return Ok(()) };
+        let Some((head, early)) = head? else { return Ok(()) };
         match head::parse(&head)? {
             ProxyRequest::Connect(target) => self.tunnel(client, &target, early).await,
             ProxyRequest::Forward(request) => self.forward(client, &request, &early).await,
@@ -263,9 +273,9 @@ async fn read_head(client: &mut TcpStream) -> Result<Option<(Vec<u8>, Vec<u8>)>,
         if bytes.len() > head::MAX_HEAD_BYTES {
             return Err(head::TOO_LARGE);
         }
-        match timeout(HEAD_TIMEOUT, client.read_buf(&mut bytes)).await {
-            Ok(Ok(1..)) => {}
-            Ok(_) | Err(_) => return Ok(None),
+        match client.read_buf(&mut bytes).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return Ok(None),
         }
     }
 }

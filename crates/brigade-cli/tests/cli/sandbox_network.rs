@@ -134,7 +134,7 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The first bytes of all connections so far. A connection of the test shows that there are no more.
+    /// The first bytes of all connections so far. They end with a connection of the test itself.
     fn received(&self) -> Vec<Vec<u8>> {
         TcpStream::connect(self.address()).unwrap().write_all(b"the last one").unwrap();
         self.received.iter().take_while(|first| first != b"the last one").collect()

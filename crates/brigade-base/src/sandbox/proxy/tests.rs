@@ -304,6 +304,24 @@ async fn connections_end_with_the_proxy() {
     assert!(late.await.unwrap().is_err());
 }
 
+/// The job owns the function that serves its proxy, and drops it when it ends.
+#[tokio::test]
+async fn proxy_ends_when_its_job_is_dropped() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = server.local_addr().unwrap().to_string();
+    let hosts = [to.parse().unwrap()].into_iter().collect();
+    let serve = handler(hosts, HostDecider::deny(), ConnectionLog::default());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    serve(listener);
+    client.write_all(format!("CONNECT {to} HTTP/1.1\r\n\r\nearly").as_bytes()).await.unwrap();
+    let (mut stream, _) = server.accept().await.unwrap();
+    stream.read_exact(&mut [0; 5]).await.unwrap();
+    drop(serve);
+    assert_eq!(rest(&mut stream).await, "");
+    assert!(rest(&mut client).await.starts_with("HTTP/1.1 200"));
+}
+
 /// Deterministic random numbers (splitmix64).
 struct Rng(u64);
 
