@@ -16,7 +16,8 @@ const ON: [&str; 6] =
     ["--set", "sandbox.mode=workspace", "--set", "permissions.questions=wait", "--mode", "auto"];
 
 const HOST: &str = "registry.invalid:443";
-const DENIED: &str = "cannot connect to `registry.invalid:443`: the sandbox does not allow this host";
+const DENIED: &str =
+    "cannot connect to `registry.invalid:443`: the connection was not approved. Continue without this host.";
 const ALLOWED: &str = "cannot connect to `registry.invalid:443`: the name";
 
 fn shell(command: &str) -> Reply {
