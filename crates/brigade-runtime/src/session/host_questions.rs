@@ -239,7 +239,8 @@ impl Driver {
     pub(super) fn with_denied_hosts(&self, call: CallId, output: ToolOutput) -> ToolOutput {
         let questions = self.state().call(call).map_or(&[][..], |call| call.hosts.all());
         let denied: Vec<String> = questions.iter().filter_map(denial).collect();
-        if denied.is_empty() {
+        // A stop denies what the user did not decide.
+        if denied.is_empty() || self.state().stop_reason().is_some() {
             return output;
         }
         let text = output.text.as_str().trim_end_matches('\n');

@@ -418,6 +418,8 @@ async fn cancel_and_time_limit_close_open_questions() {
         let log = harness.log(&root).await;
         assert_eq!((count(&log, "host_asked"), count(&log, "host_answered")), (2, 2));
         check_questions(&log);
+        let results = harness.answers(&root).await.concat();
+        assert!(!results.contains("the user denied"), "{results}");
         assert!(runtime.answer(&root, question(0, "a.example"), Answer::Once, "me").await.is_err());
     }
 }
