@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use brigade::Workspace;
 use brigade_core::event::Answer;
 use brigade_core::view::{PendingApproval, Tree};
-use brigade_core::{CallId, SessionId};
+use brigade_core::{QuestionId, SessionId};
 use crossterm::event::Event;
 
 use crate::clock;
@@ -26,14 +26,14 @@ use key_prompt::{KeyAction, KeyPrompt};
 pub(crate) use answer_text::{InputKind, Scope, answer, choices};
 pub(crate) use prompt_input::{InputMode, PromptInput, RunAction};
 
-/// Session and call that identify an approval.
-type ApprovalId = (SessionId, CallId);
+/// Session and request that identify an approval.
+type ApprovalId = (SessionId, QuestionId);
 
 /// Answer of the user to one approval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GivenAnswer {
     pub(crate) session: SessionId,
-    pub(crate) call: CallId,
+    pub(crate) question: QuestionId,
     pub(crate) answer: Answer,
 }
 
@@ -146,7 +146,7 @@ impl ApprovalPrompt {
 
     /// Shows an approval again because its answer could not be recorded.
     pub(crate) fn failed(&mut self, given: &GivenAnswer) {
-        self.answered.remove(&(given.session.clone(), given.call));
+        self.answered.remove(&(given.session.clone(), given.question.clone()));
     }
 
     /// Approval that the prompt shows now.
@@ -251,9 +251,9 @@ impl ApprovalPrompt {
             (Scope::One, _) => vec![approval_id(current)],
         };
         let mut given: Vec<GivenAnswer> = Vec::new();
-        for (session, call) in asked {
-            if self.answered.insert((session.clone(), call)) {
-                given.push(GivenAnswer { session, call, answer: answer.clone() });
+        for (session, question) in asked {
+            if self.answered.insert((session.clone(), question.clone())) {
+                given.push(GivenAnswer { session, question, answer: answer.clone() });
             }
         }
         PromptAction::Answers(given)
@@ -324,11 +324,11 @@ impl ApprovalPrompt {
 }
 
 fn approval_id(open: &PendingApproval) -> ApprovalId {
-    (open.session.clone(), open.call)
+    (open.session.clone(), open.question())
 }
 
-fn has_id(open: &PendingApproval, (session, call): &ApprovalId) -> bool {
-    open.session == *session && open.call == *call
+fn has_id(open: &PendingApproval, (session, question): &ApprovalId) -> bool {
+    open.is(session, question)
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ pub(crate) enum Preview {
 
 /// Effect of the call that needs approval, if it is a call of `edit_file` or `write_file`.
 pub(crate) fn preview_edit(approval: &PendingApproval, workspace: &Workspace) -> Option<Preview> {
+    if approval.host.is_some() {
+        return None;
+    }
     // The user may read every file, regardless of the agent's rules.
     let permissions = Permissions { mode: Mode::Auto, ..Permissions::default() };
     let files = Files::new(workspace.clone(), Arc::new(permissions), BTreeSet::from([String::new()]));

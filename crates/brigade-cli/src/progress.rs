@@ -187,8 +187,12 @@ fn last_sentence(text: &str) -> Option<String> {
 /// Answer to an approval, with its author.
 pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
-    let Event::Answered { answer, by, .. } = &record.event else { return None };
-    Some(format!("{}: {}", view.label(&record.session), render::answer_label(answer, by)))
+    let (answer, by, host) = match &record.event {
+        Event::Answered { answer, by, .. } => (answer, by, String::new()),
+        Event::HostAnswered { host, answer, by, .. } => (answer, by, format!("connection to {host} ")),
+        _ => return None,
+    };
+    Some(format!("{}: {host}{}", view.label(&record.session), render::answer_label(answer, by)))
 }
 
 /// Call that a rule or the mode denied, with the reason. A call that the user denied has an answer instead.

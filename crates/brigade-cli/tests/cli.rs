@@ -42,6 +42,7 @@ mod rounds;
 mod sandbox;
 mod sandbox_network;
 mod sandbox_plan;
+mod sandbox_questions;
 mod sandbox_tree;
 mod schema;
 mod server_sandbox;

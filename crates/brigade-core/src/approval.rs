@@ -1,7 +1,8 @@
 //! Answers to approval requests: which choices are answers, and which answers count.
 
 use crate::event::Answer;
-use crate::id::CallId;
+use crate::host_question::QuestionId;
+use crate::network::Target;
 use crate::permission::{Rule, RuleError};
 use crate::state::{CallProgress, State};
 
@@ -41,6 +42,16 @@ pub enum AnswerError {
     /// The rule of the answer is invalid.
     #[error(transparent)]
     InvalidRule(#[from] RuleError),
+    /// A permanent answer about a host names something else.
+    #[error(
+        "cannot always allow `{given}`: the approval request is for `{host}`. Answer `yes`, or `always` without another host."
+    )]
+    OtherHost {
+        /// Text of the answer.
+        given: String,
+        /// Host and port of the request.
+        host: Target,
+    },
     /// The rule of the answer is for another tool.
     #[error("cannot apply the rule `{rule}`: the approval request is for `{tool}`. Use a rule for `{tool}`.")]
     OtherTool {
@@ -61,16 +72,22 @@ pub fn parse_rule(rule: &str, tool: &str) -> Result<Rule, AnswerError> {
 }
 
 impl State {
-    /// Checks whether an answer to the approval request of a call counts. The number of a call is not used again, so
-    /// an answer to an earlier request never applies to a later one.
-    pub fn check_answer(&self, call: CallId, answer: &Answer) -> Result<(), AnswerError> {
-        let is_open = self.call(call).is_some_and(|state| state.progress == CallProgress::AwaitingApproval);
+    /// Checks whether an answer to an approval request counts. The number of a call is not used again, so an answer to
+    /// an earlier request never applies to a later one.
+    pub fn check_answer(&self, question: impl Into<QuestionId>, answer: &Answer) -> Result<(), AnswerError> {
+        let QuestionId { call, host } = question.into();
+        let is_open = self.call(call).is_some_and(|state| match &host {
+            Some(host) => state.awaits_host(host),
+            None => state.progress == CallProgress::AwaitingApproval,
+        });
         if !is_open || !self.is_running() {
             return Err(AnswerError::NotOpen);
         }
-        match answer {
-            Answer::Once | Answer::Deny { .. } => Ok(()),
-            Answer::Always(rule) => {
+        match (answer, host) {
+            (Answer::Once | Answer::Deny { .. }, _) => Ok(()),
+            (Answer::Always(given), Some(host)) if given.parse().as_ref() == Ok(&host) => Ok(()),
+            (Answer::Always(given), Some(host)) => Err(AnswerError::OtherHost { given: given.clone(), host }),
+            (Answer::Always(rule), None) => {
                 let tool = self.tool_call(call).map_or("", |call| call.name.as_str());
                 parse_rule(rule, tool).map(drop)
             }

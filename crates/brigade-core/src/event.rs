@@ -11,6 +11,7 @@ use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, ToolOutput};
 use crate::money::{Resources, Spent, is_zero};
+use crate::network::Target;
 use crate::permission::Mode;
 use crate::seen::SeenFile;
 use crate::state::Purpose;
@@ -20,7 +21,7 @@ use crate::text::Text;
 pub const VERSION: u16 = 1;
 
 /// `type` of every event that this version knows.
-pub const TYPES: [&str; 17] = [
+pub const TYPES: [&str; 19] = [
     "started",
     "resumed",
     "heard",
@@ -33,6 +34,8 @@ pub const TYPES: [&str; 17] = [
     "returned",
     "asked",
     "answered",
+    "host_asked",
+    "host_answered",
     "said",
     "limit_reached",
     "compacted",
@@ -223,6 +226,33 @@ pub enum Event {
         /// Name of the answerer.
         by: String,
     },
+    /// An approval was requested for a connection of a call that has started.
+    HostAsked {
+        /// Id of the call.
+        call: CallId,
+        /// Host and port that the call connects to.
+        host: Target,
+        /// Complete call: the tool, a space, and its arguments as JSON.
+        what: Text,
+        /// Reason why the connection requires the approval.
+        #[serde(default)]
+        why: String,
+        /// Time of the default answer, in UTC milliseconds.
+        until: u64,
+        /// Default answer.
+        default: Answer,
+    },
+    /// An approval request for a connection was answered; exactly one answer for each [`Event::HostAsked`] counts.
+    HostAnswered {
+        /// Id of the call.
+        call: CallId,
+        /// Host and port that the call connects to.
+        host: Target,
+        /// The answer. [`Answer::Always`] contains the host and the port, and applies to later calls of the session.
+        answer: Answer,
+        /// Name of the answerer.
+        by: String,
+    },
     /// The agent sent a message to the user.
     Said {
         /// Call that contains the message.
@@ -402,6 +432,8 @@ impl Event {
             Event::Returned { .. } => "returned",
             Event::Asked { .. } => "asked",
             Event::Answered { .. } => "answered",
+            Event::HostAsked { .. } => "host_asked",
+            Event::HostAnswered { .. } => "host_answered",
             Event::Said { .. } => "said",
             Event::LimitReached { .. } => "limit_reached",
             Event::Compacted { .. } => "compacted",
@@ -412,7 +444,13 @@ impl Event {
 
     /// Whether any process may append this event without running the tree.
     pub fn is_external(&self) -> bool {
-        matches!(self, Event::Heard { .. } | Event::Answered { .. } | Event::CancelAsked { .. })
+        matches!(
+            self,
+            Event::Heard { .. }
+                | Event::Answered { .. }
+                | Event::HostAnswered { .. }
+                | Event::CancelAsked { .. }
+        )
     }
 
     /// Visits every text that may be long.
@@ -441,12 +479,13 @@ impl Event {
             Event::ToolEnded { output, .. } => visit(&mut output.text),
             Event::Returned { outcome, .. } | Event::Ended { outcome, .. } => visit(&mut outcome.text),
             Event::CallFailed { partial, .. } => partial.iter_mut().for_each(visit),
-            Event::Asked { what, .. } => visit(what),
+            Event::Asked { what, .. } | Event::HostAsked { what, .. } => visit(what),
             Event::Compacted { summary, .. } => visit(summary),
             Event::Resumed { .. }
             | Event::Called { .. }
             | Event::ToolStarted { .. }
             | Event::Answered { .. }
+            | Event::HostAnswered { .. }
             | Event::LimitReached { .. }
             | Event::CancelAsked { .. } => {}
         }

@@ -4,6 +4,7 @@
 mod address_class;
 mod host;
 mod pattern;
+mod target_text;
 
 use std::fmt;
 use std::net::SocketAddr;

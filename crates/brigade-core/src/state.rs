@@ -26,11 +26,14 @@ pub use model_calls::{MAX_ATTEMPTS, OpenCall, Purpose};
 pub use round::RoundSpec;
 pub use transcript::{Transcript, wrap_up_prompt};
 
+use std::collections::BTreeSet;
+
 use crate::delegation::{Execution, Outcome};
 use crate::event::{Answer, CallFault, Event, Speaker};
 use crate::id::{CallId, SessionId};
 use crate::message::{Reply, Stop, ToolOutput};
 use crate::money::Spent;
+use crate::network::Target;
 use crate::permission::Rule;
 use crate::seen::{SeenFile, SeenFiles};
 use crate::text::Text;
@@ -70,6 +73,8 @@ pub struct State {
     results: ResultSizes,
     /// Rules that the user has permanently allowed in this session.
     always_allowed: Vec<Rule>,
+    /// Hosts that the user has permanently allowed in this session.
+    allowed_hosts: BTreeSet<Target>,
     /// Files that the agent has seen. Boxed, because most agents access none.
     seen: Option<Box<SeenFiles>>,
     round: Round,
@@ -104,6 +109,7 @@ impl State {
             estimator: TokenEstimator::default(),
             results: ResultSizes::default(),
             always_allowed: Vec::new(),
+            allowed_hosts: BTreeSet::new(),
             seen: None,
             round: Round::default(),
         }
@@ -180,6 +186,8 @@ impl State {
             }
             Event::Asked { call, .. } => self.round.tool_calls.asked(*call),
             Event::Answered { call, answer, .. } => self.answered(*call, answer),
+            Event::HostAsked { call, host, .. } => self.round.tool_calls.host_asked(*call, host),
+            Event::HostAnswered { call, host, answer, .. } => self.host_answered(*call, host, answer),
             Event::LimitReached { which, .. } => {
                 self.round.stop.limit.get_or_insert(*which);
             }
@@ -328,6 +336,17 @@ impl State {
             && !self.always_allowed.contains(&rule)
         {
             self.always_allowed.push(rule);
+        }
+    }
+
+    /// A permanent answer for another host allows only the call that it was given for.
+    fn host_answered(&mut self, call: CallId, host: &Target, answer: &Answer) {
+        let is_taken = self.round.tool_calls.host_answered(call, host, answer);
+        if let Answer::Always(rule) = answer
+            && is_taken
+            && rule.parse().as_ref() == Ok(host)
+        {
+            self.allowed_hosts.insert(host.clone());
         }
     }
 

@@ -192,7 +192,7 @@ impl Tree {
         self.pending_approvals.iter()
     }
 
-    /// Returns the pending approval of a session.
+    /// Returns the first pending approval of a session.
     pub fn pending_approval(&self, session: &SessionId) -> Option<&PendingApproval> {
         self.pending_approvals().find(|question| question.session == *session)
     }
@@ -390,6 +390,8 @@ impl Node {
             | Event::Heard { .. }
             | Event::Asked { .. }
             | Event::Answered { .. }
+            | Event::HostAsked { .. }
+            | Event::HostAnswered { .. }
             | Event::Said { .. }
             | Event::Compacted { .. }
             | Event::CancelAsked { .. } => {}

@@ -18,7 +18,7 @@ use brigade_core::permission::Mode;
 use brigade_core::state::RoundSpec;
 use brigade_core::tool_names;
 use brigade_core::{
-    Agent, Backend, CallId, Cursor, Delegation, Event, Limit, Record, SessionId, State, Status, ToolSpec,
+    Agent, Backend, Cursor, Delegation, Event, Limit, QuestionId, Record, SessionId, State, Status, ToolSpec,
 };
 
 use crate::clock;
@@ -429,20 +429,31 @@ impl Runtime {
         self.append_external_event(session, Event::CancelAsked { by: by.to_owned() }).await
     }
 
-    /// Answers an approval request of a session, regardless of which process runs it. The first answer counts.
+    /// Answers an approval request of a session, regardless of which process runs it. The first answer counts. A
+    /// [`CallId`](brigade_core::CallId) stands for the request of a call that has not started.
     pub async fn answer(
         &self,
         session: &SessionId,
-        call: CallId,
+        question: impl Into<QuestionId>,
         answer: Answer,
         by: &str,
     ) -> Result<(), RunError> {
+        let question = question.into();
         let state = fold(session, &self.core.store.read(session, 0).await?);
-        state.check_answer(call, &answer).map_err(|error| match error {
-            AnswerError::NotOpen => RunError::NoSuchApproval { session: session.clone(), call },
-            AnswerError::InvalidRule(_) | AnswerError::OtherTool { .. } => RunError::Rule(error.to_string()),
+        state.check_answer(question.clone(), &answer).map_err(|error| match error {
+            AnswerError::NotOpen => {
+                RunError::NoSuchApproval { session: session.clone(), question: question.clone() }
+            }
+            AnswerError::InvalidRule(_) | AnswerError::OtherHost { .. } | AnswerError::OtherTool { .. } => {
+                RunError::Rule(error.to_string())
+            }
         })?;
-        self.append_external_event(session, Event::Answered { call, answer, by: by.to_owned() }).await
+        let (QuestionId { call, host }, by) = (question, by.to_owned());
+        let event = match host {
+            Some(host) => Event::HostAnswered { call, host, answer, by },
+            None => Event::Answered { call, answer, by },
+        };
+        self.append_external_event(session, event).await
     }
 
     async fn append_external_event(&self, session: &SessionId, event: Event) -> Result<(), RunError> {

@@ -15,6 +15,7 @@ mod clock;
 mod compact;
 mod delegation_calls;
 mod edit;
+mod host_questions;
 mod log;
 mod mailbox;
 mod model_call;
@@ -42,6 +43,7 @@ use crate::tree::Tree;
 use call_trace::ObservedDriver;
 use child_groups::Children;
 use clock::SessionClock;
+use host_questions::OpenHostQuestions;
 use log::LogWriter;
 use mailbox::{ChildEnd, Mailbox, ToolDone};
 pub(crate) use mailbox::{DriverMessage, DriverSender, RoundEnd};
@@ -70,6 +72,7 @@ pub(crate) struct Driver {
     mailbox: Mailbox,
     tool_calls: RunningToolCalls,
     approvals: OpenApprovals,
+    hosts: OpenHostQuestions,
     children: Children,
     clock: Arc<SessionClock>,
     slot: Option<Slot>,
@@ -146,6 +149,7 @@ impl Driver {
             mailbox,
             tool_calls: RunningToolCalls::default(),
             approvals: OpenApprovals::default(),
+            hosts: OpenHostQuestions::default(),
             children: Children::default(),
             clock: Arc::default(),
             slot,
@@ -322,6 +326,7 @@ impl Driver {
             return Ok(());
         }
         self.flush().await?;
+        self.hosts.settle(self.log.state());
         if !self.tool_calls.is_any_running() {
             // A session that waits for its children or for the user is not active.
             self.slot = None;
@@ -355,8 +360,10 @@ impl Driver {
             }
             Some(DriverMessage::ToolDone(done)) => {
                 self.tool_calls.task_done(done.call);
-                self.answer_with(*done);
+                let output = self.with_denied_hosts(done.call, done.output);
+                self.answer_with(ToolDone { output, ..*done });
             }
+            Some(DriverMessage::AskHost(ask)) => self.ask_host(*ask),
             Some(DriverMessage::ChildDone(end)) => self.child_done(*end)?,
             Some(DriverMessage::Slot(slot)) => {
                 self.children.queue.slot_arrived(slot.key());
@@ -385,6 +392,7 @@ impl Driver {
         for call in deferred.into_iter().chain(self.approvals.take_all()) {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
         }
+        self.close_all_host_questions();
         self.drop_pending_children(&reason);
     }
 
@@ -400,6 +408,7 @@ impl Driver {
     fn answer_with(&mut self, done: ToolDone) {
         let ToolDone { call, output, spent, seen } = done;
         self.tool_calls.end_edit(call);
+        self.close_host_questions(call);
         // Waiting children may need what this call returns.
         self.children.queue.refund_arrived();
         if self.record(Event::ToolEnded { call, output, spent, seen: seen.map(Box::new) }) {

@@ -10,7 +10,7 @@ use brigade::core::{CallId, Event, RemoteContext, SessionId, ToolOutput, Usage};
 use brigade::model::script::Script as ScriptedModel;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::sandbox::CommandSandbox;
-use brigade::tool::{Files, ProgressReporter, RemoteLoan, SeenSlot, Tool, ToolContext};
+use brigade::tool::{Files, HostAsker, ProgressReporter, RemoteLoan, SeenSlot, Tool, ToolContext};
 use brigade::{Models, Runtime, Settings, Task, Workspace};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -181,6 +181,7 @@ impl ToolTest {
             files,
             shell: None,
             sandbox: CommandSandbox::none(),
+            hosts: HostAsker::deny(),
             stop: watch::channel(false).1,
             remote_context: RemoteContext::default(),
             loan: RemoteLoan::default(),

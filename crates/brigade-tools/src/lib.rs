@@ -11,6 +11,7 @@
 )]
 
 mod files;
+mod host_asker;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod read;
@@ -47,6 +48,7 @@ use tokio::sync::watch;
 
 pub use files::escape_controls;
 pub use files::{FileError, FileGuard, Files, LoadedFile, Workspace};
+pub use host_asker::{HostAsker, OpenRequest};
 #[cfg(feature = "memory")]
 pub use memory::{Memory, MemoryError};
 pub use read::{ListDir, ReadFile, show_file};
@@ -220,6 +222,8 @@ pub struct ToolContext {
     pub shell: Option<ShellSettings>,
     /// Sandbox of the commands that the call starts.
     pub sandbox: CommandSandbox,
+    /// Asks the user about hosts that no setting allows.
+    pub hosts: HostAsker,
     /// Becomes true when the call should stop; a tool that is dropped need not check it.
     pub stop: watch::Receiver<bool>,
     /// Limits and lineage of the session, for tools that delegate work to another process.
@@ -282,6 +286,13 @@ impl ToolChange {
 }
 
 impl ToolContext {
+    /// Asks the user whether the call may connect to a host, and waits for the answer. An IPv6 address has brackets. The
+    /// request is denied if the user cannot be asked, and when its deadline passes. An answer holds for the rest of the
+    /// call.
+    pub async fn ask_host(&self, host: &str, port: u16) -> bool {
+        self.hosts.ask(host, port).await
+    }
+
     /// Waits until the call should stop.
     pub async fn stop_requested(&self) {
         let mut stop = self.stop.clone();

@@ -9,11 +9,11 @@ use brigade_core::ToolOutput;
 use brigade_core::message::Category;
 use brigade_core::network::{HostPattern, HostPatternError};
 use brigade_core::permission::Subject;
-use brigade_sandbox::{Enforcement, ExitReason, JobResult};
+use brigade_sandbox::{Enforcement, ExitReason, GuardError, Job, JobResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{CallTitle, Tool, ToolContext};
+use super::{CallTitle, ShellSettings, Tool, ToolContext};
 
 /// Runs commands.
 #[derive(Debug, Clone, Copy)]
@@ -182,12 +182,12 @@ async fn run_command(
     // Looking for secrets in the workspace reads directories.
     let job = move || sandbox.job(command, directory, tag, &environment, &extra);
     let job = match tokio::task::spawn_blocking(job).await {
-        Ok(Ok(job)) => job.time_limit(time_limit).output_limit(settings.output_limit),
+        Ok(Ok(job)) => job.output_limit(settings.output_limit),
         Ok(Err(error)) => return ToolOutput::error(error.to_string()),
         Err(error) => return ToolOutput::error(format!("cannot start the command: {error}")),
     };
     let is_discarded = discards(&job.confinement, &job.directory);
-    match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
+    match run_job(job, time_limit, settings, context).await {
         Ok(finished) => {
             let output = report(&finished, &connections, settings.output_limit, time_limit);
             if is_discarded { with_discarded_note(output) } else { output }
@@ -201,6 +201,32 @@ fn with_discarded_note(output: ToolOutput) -> ToolOutput {
     let mut text = output.text.to_string();
     push_line(&mut text, "(plan mode: changes to files by this command were discarded)");
     if output.is_error() { ToolOutput::error(text) } else { ToolOutput::ok(text) }
+}
+
+/// Runs a job with a time limit. The guard enforces the limit, unless the user may be asked about hosts: then the time in
+/// which a question is open does not count, and only this process knows it.
+async fn run_job(
+    job: Job,
+    time_limit: Duration,
+    settings: &ShellSettings,
+    context: &ToolContext,
+) -> Result<JobResult, GuardError> {
+    if !context.hosts.can_allow() {
+        let job = job.time_limit(time_limit);
+        return brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await;
+    }
+    let mut is_timed_out = false;
+    let end = async {
+        tokio::select! {
+            () = context.stop_requested() => {}
+            () = context.hosts.time_without_questions(time_limit) => is_timed_out = true,
+        }
+    };
+    let mut finished = brigade_sandbox::run(&settings.guard, job, end).await?;
+    if is_timed_out && finished.end == ExitReason::Cancelled {
+        finished.end = ExitReason::TimedOut;
+    }
+    Ok(finished)
 }
 
 fn report(

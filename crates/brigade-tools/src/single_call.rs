@@ -9,7 +9,7 @@ use brigade_core::{CallId, RemoteContext, SessionId, ToolOutput};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::{Files, ProgressReporter, RemoteLoan, SeenSlot, ToolContext, Toolbox, Workspace};
+use super::{Files, HostAsker, ProgressReporter, RemoteLoan, SeenSlot, ToolContext, Toolbox, Workspace};
 use brigade_base::sandbox::CommandSandbox;
 
 impl ToolContext {
@@ -24,6 +24,7 @@ impl ToolContext {
             files: Files::new(workspace.clone(), Arc::new(permissions), paths),
             shell: None,
             sandbox: CommandSandbox::none(),
+            hosts: HostAsker::deny(),
             stop: watch::channel(false).1,
             remote_context: RemoteContext::default(),
             loan: RemoteLoan::default(),

@@ -103,9 +103,9 @@ pub mod store {
 /// Tools: the actions available to agents besides messages and delegation.
 pub mod tool {
     pub use brigade_tools::{
-        AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, FileGuard, Files, ListDir,
-        LoadedFile, ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot, Shell, ShellSettings,
-        Tool, ToolChange, ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
+        AnyTool, CallTitle, ECHO, EditFile, EditPlan, EditTool, FileError, FileGuard, Files, HostAsker,
+        ListDir, LoadedFile, OpenRequest, ProgressReporter, ReadFile, RemoteLoan, SandboxedShell, SeenSlot,
+        Shell, ShellSettings, Tool, ToolChange, ToolContext, Toolbox, Workspace, WriteFile, known_arguments,
     };
     #[cfg(feature = "search")]
     pub use brigade_tools::{Glob, Grep};

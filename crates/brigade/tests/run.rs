@@ -16,6 +16,7 @@ mod examples;
 mod fencing;
 mod first_request;
 mod follow;
+mod host_questions;
 mod imported;
 mod long_conversations;
 mod lost_updates;

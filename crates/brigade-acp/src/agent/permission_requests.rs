@@ -7,7 +7,7 @@ use brigade_core::approval::Choice;
 use brigade_core::event::Answer;
 use brigade_core::text;
 use brigade_core::view::PendingApproval;
-use brigade_core::{CallId, SessionId};
+use brigade_core::{QuestionId, SessionId};
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -32,7 +32,7 @@ pub(super) struct PermissionRequests {
 /// The client's answer to a permission request.
 pub(super) struct PermissionAnswer {
     session: SessionId,
-    call: CallId,
+    question: QuestionId,
     answer: Answer,
 }
 
@@ -74,7 +74,7 @@ impl PermissionRequests {
 impl PermissionAnswer {
     /// Records the answer. If another process answered first, that answer counts.
     pub(super) async fn submit(self, open_session: &OpenSession, by: &str) {
-        let _ = open_session.answer(&self.session, self.call, self.answer, by).await;
+        let _ = open_session.answer(&self.session, self.question, self.answer, by).await;
     }
 }
 
@@ -84,11 +84,12 @@ fn request_permission(
     mapper: &UpdateMapper,
 ) -> BoxFuture<'static, PermissionAnswer> {
     let request = request(question, mapper);
-    let (session, call, always) = (question.session.clone(), question.call, question.always.clone());
+    let (session, always) = (question.session.clone(), question.always.clone());
+    let question = question.question();
     async move {
         let pending_request = peer.request("session/request_permission", &request).await;
         let answer = answer(pending_request.answer().await, always);
-        PermissionAnswer { session, call, answer }
+        PermissionAnswer { session, question, answer }
     }
     .boxed()
 }
@@ -100,13 +101,22 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
         let whole = acp::ToolCallUpdate::from(mapper.tool_call(session, question.call, call));
         fields = whole.fields;
         fields.status = None;
-        let why = format!("Requested by {}: {}.", mapper.label(session), question.why);
+        let why = match &question.host {
+            // The client shows the call as running, with its title. Only the connection is new.
+            Some(host) => {
+                format!("{} wants to connect to {host}: {}.", mapper.label(session), question.why)
+            }
+            None => format!("Requested by {}: {}.", mapper.label(session), question.why),
+        };
         fields.content.get_or_insert_default().push(why.as_str().into());
     } else {
-        fields = fields.title(calls::brief(question.what.as_str()));
+        let host = question.host.as_ref().map(|host| format!("Connect to {host}: "));
+        fields = fields.title(calls::brief(&format!("{}{}", host.unwrap_or_default(), question.what)));
     }
     let option = |id: &str, name: &str, kind| acp::PermissionOption::new(id.to_owned(), name, kind);
-    let mut options = vec![option(ONCE, "Allow", acp::PermissionOptionKind::AllowOnce)];
+    let allow =
+        question.host.as_ref().map_or("Allow".to_owned(), |host| format!("Allow {host} for this call"));
+    let mut options = vec![option(ONCE, &allow, acp::PermissionOptionKind::AllowOnce)];
     if let Some(rule) = &question.always {
         let name = format!("Always allow {} for {}", calls::brief(rule), mapper.label(session));
         options.push(option(ALWAYS, &name, acp::PermissionOptionKind::AllowAlways));

@@ -173,6 +173,8 @@ impl UpdateMapper {
                 }
                 self.in_progress(session, *call);
             }
+            // A client may show the call of a denied request as ended.
+            Event::HostAnswered { call, .. } => self.in_progress(session, *call),
             Event::ToolEnded { call, output, .. } => self.tool_ended(session, *call, output),
             Event::Delegated { call, child, delegation, .. } => {
                 self.delegated(session, *call, child, delegation)
@@ -191,6 +193,7 @@ impl UpdateMapper {
             | Event::CallFailed { .. }
             | Event::Asked { .. }
             | Event::Answered { .. }
+            | Event::HostAsked { .. }
             | Event::LimitReached { .. }
             | Event::Compacted { .. }
             | Event::CancelAsked { .. } => {}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
+use brigade_core::{CallId, QuestionId};
 use brigade_testing::{Script, call, delegate, reply};
 use serde_json::json;
 
@@ -64,7 +65,8 @@ async fn request_answered_elsewhere_is_cancelled_and_a_late_answer_ignored() {
     let name = request["params"]["toolCall"]["toolCallId"].as_str().unwrap();
     let (deep, call) = name.rsplit_once(':').unwrap();
     let runtime = env.runtime();
-    runtime.answer(&deep.parse().unwrap(), call.parse().unwrap(), Answer::Once, "another").await.unwrap();
+    let call: CallId = call.parse().unwrap();
+    runtime.answer(&deep.parse().unwrap(), call, Answer::Once, "another").await.unwrap();
     let withdrawn = client.read_until(|message| message["method"] == "$/cancel_request").await;
     assert_eq!(withdrawn["params"]["requestId"], request["id"]);
     client.choose(&request, "reject").await;
@@ -118,4 +120,64 @@ async fn several_permission_requests_are_answered_in_any_order() {
     let written = |name: &str| env.path().join(name).exists();
     let second_is_b = second["params"]["toolCall"]["title"] == "Write b";
     assert_eq!((written("a"), written("b")), (!second_is_b, second_is_b));
+}
+
+#[tokio::test]
+async fn host_of_a_running_call_is_a_permission_request() {
+    let turns = [call("connect", json!({ "host": "registry.example" })), reply("{results}")];
+    for (choice, expected) in [("once", "connected"), ("always", "connected"), ("reject", "not connected")] {
+        let env = TestEnv::new(Script::new().turns(turns.clone())).in_mode(Mode::Auto).with_connections();
+        let mut client = env.client().await;
+        let session = client.open(&env.path()).await;
+        let id = client.start_prompt(&session, "go").await;
+        let request = client.permission_request().await;
+        let (params, shown) = (&request["params"], request["params"].to_string());
+        let names: Vec<_> =
+            params["options"].as_array().unwrap().iter().map(|option| &option["name"]).collect();
+        assert_eq!(
+            names,
+            [
+                "Allow registry.example:443 for this call",
+                "Always allow registry.example:443 for lead",
+                "Reject"
+            ]
+        );
+        let why = "lead wants to connect to registry.example:443: the sandbox does not allow this host.";
+        assert!(shown.contains(why), "{shown}");
+        // The request is about the call that runs, which keeps its title.
+        let calls = client.updates(&session, "tool_call");
+        let running =
+            calls.iter().find(|call| call["toolCallId"] == params["toolCall"]["toolCallId"]).unwrap();
+        assert_eq!(running["title"], params["toolCall"]["title"]);
+        client.choose(&request, choice).await;
+        assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "end_turn");
+        let text = client
+            .updates(&session, "agent_message_chunk")
+            .iter()
+            .map(ToString::to_string)
+            .collect::<String>();
+        assert!(text.contains(&format!("\"{expected}")), "{choice}: {text}");
+        // A client that shows a rejected call as ended learns that it runs.
+        let updates = client.updates(&session, "tool_call_update");
+        let running = updates.iter().filter(|update| update["status"] == "in_progress").count();
+        assert_eq!(running, 2, "{choice}: {updates:?}");
+        client.disconnect().await;
+    }
+}
+
+#[tokio::test]
+async fn request_about_a_host_is_withdrawn_when_another_process_answers() {
+    let turns = [call("connect", json!({ "host": "registry.example" })), reply("{results}")];
+    let env = TestEnv::new(Script::new().turns(turns)).in_mode(Mode::Auto).with_connections();
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let request = client.permission_request().await;
+    let question: QuestionId = "1-0:registry.example:443".parse().unwrap();
+    env.runtime().answer(&session.parse().unwrap(), question, Answer::Once, "another").await.unwrap();
+    let withdrawn = client.read_until(|message| message["method"] == "$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], request["id"]);
+    client.choose(&request, "reject").await;
+    client.response_to(id).await.unwrap();
+    client.disconnect().await;
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::model::script;
+use brigade::schemars::JsonSchema;
 use brigade::store::MemoryStore;
-use brigade::{ApprovalPolicy, Models, Runtime, Settings, Store, Workspace};
+use brigade::{ApprovalPolicy, Models, Runtime, Settings, Store, Tool, ToolContext, ToolOutput, Workspace};
 use brigade_acp::agent::{EnvironmentError, Host, SessionEnvironment, serve};
 use brigade_core::Event;
 use brigade_core::grant::{Authority, Grant};
@@ -32,6 +33,27 @@ pub(crate) struct TestEnv {
     question_timeout: Duration,
     /// The model that the user set for all sessions.
     model: Option<&'static str>,
+    /// Whether agents have a tool that connects to hosts.
+    connects: bool,
+}
+
+/// Tool that asks for a host and reports the answer.
+struct Connect;
+
+#[derive(serde::Deserialize, JsonSchema)]
+#[schemars(crate = "brigade::schemars")]
+struct ConnectInput {
+    host: String,
+}
+
+impl Tool for Connect {
+    const NAME: &'static str = "connect";
+    type Input = ConnectInput;
+
+    async fn run(&self, input: ConnectInput, context: &ToolContext) -> ToolOutput {
+        let allowed = context.ask_host(&input.host, 443).await;
+        ToolOutput::ok(if allowed { "connected" } else { "not connected" })
+    }
 }
 
 impl TestEnv {
@@ -44,7 +66,12 @@ impl TestEnv {
             depth: 10,
             question_timeout: Duration::from_secs(600),
             model: None,
+            connects: false,
         }
+    }
+
+    pub(crate) fn with_connections(self) -> TestEnv {
+        TestEnv { connects: true, ..self }
     }
 
     pub(crate) fn in_mode(self, mode: Mode) -> TestEnv {
@@ -88,6 +115,9 @@ impl TestEnv {
         settings.limits.question_timeout = self.question_timeout;
         settings.delegation_styles.swarm.max_depth = 3;
         settings.limits.retry_pause = Duration::from_millis(1);
+        if self.connects {
+            settings.tools = settings.tools.with(Connect);
+        }
         let named = Script::new().reply("I am another.").model();
         let models = Models::default().with("script", self.script.clone()).with("other", self.script.clone());
         let models = models.with("named", named);

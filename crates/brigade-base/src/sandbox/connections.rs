@@ -51,8 +51,10 @@ pub enum ConnectionOutcome {
 /// Reason why a connection was denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// Neither the settings nor the user allow the host.
+    /// Neither the settings nor the call allow the host, and nobody can be asked.
     NotAllowed,
+    /// The host was asked about and not approved.
+    NotApproved,
     /// The target is not public; the text continues "the host is".
     NotPublic(&'static str),
     /// The name leads to an address that is not public.
@@ -202,6 +204,7 @@ impl Denial {
             Denial::NotAllowed => "the sandbox does not allow this host. \
                 Request it with `needs.hosts`, or ask the user to add it to the setting `sandbox.network`."
                 .to_owned(),
+            Denial::NotApproved => "the connection was not approved. Continue without this host.".to_owned(),
             Denial::NotPublic(place) => format!(
                 "it is {place}. Only an exact IP address and port can be allowed: request them with `needs.hosts`, \
                  or ask the user to add them to the setting `sandbox.network`."

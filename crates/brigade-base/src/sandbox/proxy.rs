@@ -221,6 +221,7 @@ impl Proxy {
             Listing::Blocked(place) => Err(Refusal::denied(target, Denial::NotPublic(place))),
             Listing::Unlisted => match self.questions.ask(target).await {
                 Ok(true) => Ok(Listing::ListedWithPort),
+                Ok(false) if self.questions.can_ask() => Err(Refusal::denied(target, Denial::NotApproved)),
                 Ok(false) => Err(Refusal::denied(target, Denial::NotAllowed)),
                 Err(questions::TooMany) => Err(Refusal::denied(target, Denial::TooManyQuestions)),
             },

@@ -85,7 +85,8 @@ pub(crate) fn choices(
     is_cut: bool,
     columns: usize,
 ) -> Vec<String> {
-    let mut choices = vec!["y allow once".to_owned()];
+    let once = if open.host.is_some() { "y allow for this call" } else { "y allow once" };
+    let mut choices = vec![once.to_owned()];
     if let Some(rule) = &open.always {
         let every = if rule == open.tool() { " (every call)" } else { "" };
         choices.push(format!("a always allow {}{every}", sanitize::line(rule)));
@@ -98,7 +99,7 @@ pub(crate) fn choices(
         InputKind::Lines => ("n REASON deny with a reason", ["y all", "n all"].as_slice()),
     };
     choices.push(reason.to_owned());
-    if open.always.is_some() && input == InputKind::Keys {
+    if open.always.is_some() && open.host.is_none() && input == InputKind::Keys {
         choices.push("e edit the rule".to_owned());
     }
     if is_cut {
@@ -122,6 +123,7 @@ pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope)
             Some(rule) => Ok((Answer::Always(rule.to_owned()), Scope::One)),
             None => Err(InvalidAnswer::NoRule),
         },
+        ("a" | "always", rule) if Some(rule) == always => Ok((Answer::Always(rule.to_owned()), Scope::One)),
         ("a" | "always", rule) => match rule.parse::<Rule>() {
             Ok(rule) => Ok((Answer::Always(rule.to_string()), Scope::One)),
             Err(error) => Err(InvalidAnswer::InvalidRule(error)),
@@ -152,6 +154,10 @@ mod tests {
         assert_eq!(
             answer("a shell(git *)", None),
             Ok((Answer::Always("shell(git *)".to_owned()), Scope::One))
+        );
+        assert_eq!(
+            answer("always a.example:443", Some("a.example:443")),
+            Ok((Answer::Always("a.example:443".to_owned()), Scope::One))
         );
         assert!(answer("a", None).unwrap_err().to_string().contains("Press y to allow it once"));
         assert!(answer("a shell(", None).is_err());

@@ -17,6 +17,9 @@ const SETTLE_TIME: Duration = Duration::from_millis(400);
 /// Maximum number of rows of the input field for a reason or a rule.
 const MAX_FIELD_ROWS: usize = 3;
 
+/// Message for a connection, whose rule cannot be edited.
+const NO_HOST_RULE: &str = "A host can only be allowed as shown. Press a to always allow it.";
+
 /// Input state of one approval.
 #[derive(Default)]
 pub(crate) struct KeyPrompt {
@@ -100,6 +103,7 @@ impl KeyPrompt {
                 None => self.hint = Some(answer_text::NO_RULE.to_owned()),
             },
             "r" | "R" => self.field = Some((Field::Reason, Editor::default())),
+            "e" | "E" if open.host.is_some() => self.hint = Some(NO_HOST_RULE.to_owned()),
             "e" | "E" => {
                 let mut editor = Editor::default();
                 editor.replace(open.always.as_deref().unwrap_or(open.tool()));
@@ -181,6 +185,8 @@ fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
             let (rule, tool) = (sanitize::line(&rule.to_string()), sanitize::line(&tool));
             format!("`{rule}` is not a rule for `{tool}`. Start the rule with `{tool}`.")
         }
-        AnswerError::InvalidRule(_) | AnswerError::NotOpen => error.to_string(),
+        AnswerError::InvalidRule(_) | AnswerError::OtherHost { .. } | AnswerError::NotOpen => {
+            error.to_string()
+        }
     })
 }

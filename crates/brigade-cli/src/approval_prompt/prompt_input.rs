@@ -146,7 +146,8 @@ impl PromptInput {
             PromptAction::Answers(given) => {
                 for given in given {
                     let answer = given.answer.clone();
-                    let answered = runtime.answer(&given.session, given.call, answer, "the user").await;
+                    let answered =
+                        runtime.answer(&given.session, given.question.clone(), answer, "the user").await;
                     if let Err(error) = answered {
                         self.prompt.failed(&given);
                         progress.say(view, &store_advice::describe_run(&error));

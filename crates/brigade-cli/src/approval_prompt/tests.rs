@@ -1,6 +1,6 @@
 //! Tests of approval prompts and their answers.
 
-use brigade_core::{Cursor, Event, Record};
+use brigade_core::{CallId, Cursor, Event, Record};
 
 use super::*;
 use crate::keyboard::editor::Edit;
@@ -34,7 +34,7 @@ fn tree(places: &[(&SessionId, u32)]) -> Tree {
 
 fn indexes(action: PromptAction) -> Vec<u32> {
     match action {
-        PromptAction::Answers(given) => given.iter().map(|given| given.call.index).collect(),
+        PromptAction::Answers(given) => given.iter().map(|given| given.question.call.index).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -157,6 +157,51 @@ fn single_key_answers() {
     assert_eq!(answered("n"), Answer::Deny { word: None });
     assert_eq!(answered("Y"), Answer::Once);
     assert_eq!(answered("N"), Answer::Deny { word: None });
+}
+
+fn host_asked(session: &SessionId, host: &str, pos: u64) -> Record {
+    let event = Event::HostAsked {
+        call: CallId { turn: 1, index: 0 },
+        host: host.parse().unwrap(),
+        what: r#"shell {"command":"npm install"}"#.into(),
+        why: "the sandbox does not allow this host".to_owned(),
+        until: u64::MAX,
+        default: Answer::Deny { word: None },
+    };
+    Record { session: session.clone(), seq: pos, pos: Cursor::new(pos), at: 0, v: 1, event }
+}
+
+fn hosts(action: PromptAction) -> Vec<String> {
+    match action {
+        PromptAction::Answers(given) => {
+            given.iter().filter_map(|given| Some(given.question.host.as_ref()?.to_string())).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn hosts_of_one_call_are_answered_one_by_one() {
+    let one = SessionId::root(1);
+    let tree = Tree::fold(&[host_asked(&one, "a.example:443", 1), host_asked(&one, "b.example:443", 2)]);
+    let mut prompt = new_prompt();
+    let shown = look(&mut prompt, &tree).unwrap().join("\n");
+    let unwrapped = shown.replace('\n', " ");
+    assert!(unwrapped.contains("wants to connect to a.example:443 (running: npm install)"), "{shown}");
+    assert!(
+        shown.contains("the sandbox does not allow this host") && shown.contains("│ npm install"),
+        "{shown}"
+    );
+    assert!(footer(&prompt, &tree).contains("y allow for this call · a always allow a.example:443 · n deny"));
+    // A host has no rule that could be edited.
+    assert!(!footer(&prompt, &tree).contains("e edit the rule"));
+    assert_eq!(press(&mut prompt, "e", &tree), PromptAction::Nothing);
+    assert!(footer(&prompt, &tree).contains("A host can only be allowed as shown"));
+    assert_eq!(hosts(press(&mut prompt, "y", &tree)), ["a.example:443"]);
+    assert!(look(&mut prompt, &tree).unwrap().join("\n").contains("b.example:443"));
+    let PromptAction::Answers(given) = press(&mut prompt, "a", &tree) else { panic!("not an answer") };
+    assert_eq!(given[0].answer, Answer::Always("b.example:443".to_owned()));
+    assert_eq!(look(&mut prompt, &tree), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod interactive;
 use brigade::{RunError, Runtime, Store, Workspace};
 use brigade_core::event::Answer as UserAnswer;
 use brigade_core::view::{PendingApproval, Tree};
-use brigade_core::{CallId, Cursor, Event, Record, SessionId};
+use brigade_core::{Cursor, Event, QuestionId, Record, SessionId};
 use serde_json::{Value, json};
 
 use super::tell::is_running;
@@ -41,7 +41,7 @@ terminal, pass --set permissions.questions=wait.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct AnswerArgs {
-    /// Session, to answer its pending requests and those of its sub-agents, or SESSION:CALL for one request (default:
+    /// Session, to answer its pending requests and those of its sub-agents, or SESSION:CALL or SESSION:CALL:HOST:PORT for one request (default:
     /// list the pending requests of all sessions)
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
@@ -53,7 +53,8 @@ pub(crate) struct AnswerArgs {
 /// Selection of approval requests.
 struct ApprovalFilter {
     session: SessionId,
-    call: Option<CallId>,
+    /// A call selects its own request and those about its connections.
+    question: Option<QuestionId>,
 }
 
 /// Runs the command.
@@ -121,11 +122,11 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
 }
 
 async fn parse_filter(store: &dyn Store, id: &str) -> Result<ApprovalFilter, CliError> {
-    let (session, call) =
-        id.trim().split_once(':').map_or((id, None), |(session, call)| (session, Some(call)));
+    let (session, question) =
+        id.trim().split_once(':').map_or((id, None), |(session, question)| (session, Some(question)));
     let session = session_ref::resolve(store, session).await?;
-    let call = call.map(|call| call.parse().map_err(CliError::usage)).transpose()?;
-    Ok(ApprovalFilter { session, call })
+    let question = question.map(|question| question.parse().map_err(CliError::usage)).transpose()?;
+    Ok(ApprovalFilter { session, question })
 }
 
 /// Tree of a session, with only the selected requests.
@@ -141,10 +142,17 @@ async fn read(store: &dyn Store, filter: &ApprovalFilter) -> Result<Tree, CliErr
 
 /// Whether a record is not an approval request, or is a selected one.
 fn matches_filter(record: &Record, filter: &ApprovalFilter) -> bool {
-    match (&record.event, filter.call) {
-        (Event::Asked { call, .. }, Some(meant)) => record.session == filter.session && *call == meant,
-        (Event::Asked { .. }, None) => filter.session.contains(&record.session),
-        _ => true,
+    let (call, host) = match &record.event {
+        Event::Asked { call, .. } => (call, None),
+        Event::HostAsked { call, host, .. } => (call, Some(host)),
+        _ => return true,
+    };
+    match &filter.question {
+        Some(meant) => {
+            let is_meant = meant.host.is_none() || meant.host.as_ref() == host;
+            record.session == filter.session && *call == meant.call && is_meant
+        }
+        None => filter.session.contains(&record.session),
     }
 }
 
@@ -177,7 +185,7 @@ async fn submit(
     }
     let mut answered = Vec::new();
     for open in &open {
-        match runtime.answer(&open.session, open.call, given.clone(), "the user").await {
+        match runtime.answer(&open.session, open.question(), given.clone(), "the user").await {
             Ok(()) => answered.push(open.name()),
             Err(RunError::NoSuchApproval { .. }) if !rest.is_empty() => {
                 output::note(&already_answered(open, tree));
@@ -206,6 +214,7 @@ async fn submit(
 fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> String {
     let (who, action) = (approval_view::lineage(open, tree), approval_view::action(open));
     match given {
+        UserAnswer::Once if open.host.is_some() => format!("{who} may {action} during this call."),
         UserAnswer::Once => format!("{who} may {action} once."),
         UserAnswer::Always(rule) => {
             format!("{who} may {action}. Always allowed from now on: {}.", sanitize::line(rule))
@@ -262,6 +271,7 @@ fn as_json(open: &PendingApproval, tree: &Tree, workspace: &Workspace) -> Value 
         "question": open.name(),
         "session": open.session,
         "call": open.call,
+        "host": open.host,
         "lineage": tree.lineage(&open.session),
         "tool": open.tool(),
         "arguments": serde_json::from_str::<Value>(open.arguments()).unwrap_or_default(),

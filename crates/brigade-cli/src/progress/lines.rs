@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use brigade::RunEvent;
 use brigade_core::event::CallFault;
-use brigade_core::{Event, Record, SessionId, Status};
+use brigade_core::{Event, QuestionId, Record, SessionId, Status};
 
 use super::{answer_line, denial_line, message_line, thought_line};
 use crate::follow::RunView;
@@ -87,12 +87,21 @@ impl Lines {
                 Some(format!("{label} -> {}: {task}", sanitize::line(role)))
             }
             Event::Asked { call, .. } => {
+                let question = QuestionId::from(*call);
                 let approval =
-                    view.tree.pending_approval(&record.session).filter(|open| open.call == *call)?;
+                    view.tree.pending_approvals().find(|open| open.is(&record.session, &question))?;
                 let who = approval_view::lineage(approval, &view.tree);
                 let what = sanitize::line(approval.what.as_str());
                 let (name, store) = (approval.name(), &self.store_flag);
                 Some(format!("{who} requests approval: {what} (brigade answer {name}{store} yes|no)"))
+            }
+            Event::HostAsked { call, host, .. } => {
+                let question = QuestionId { call: *call, host: Some(host.clone()) };
+                let approval =
+                    view.tree.pending_approvals().find(|open| open.is(&record.session, &question))?;
+                let (name, store) = (approval.name(), &self.store_flag);
+                let headline = approval_view::headline(approval, &view.tree);
+                Some(format!("{headline} (brigade answer {name}{store} yes|no)"))
             }
             Event::ToolStarted { call, .. } if calls => {
                 Some(format!("{label}: {}", view.call_label(&record.session, *call)))

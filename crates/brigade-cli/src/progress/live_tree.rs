@@ -239,6 +239,9 @@ impl Columns {
 /// Activity of an agent, as text and style.
 fn doing(node: &Node, active: usize, view: &RunView) -> (String, &'static str) {
     if let Some(approval) = view.tree.pending_approval(&node.session) {
+        if let Some(host) = &approval.host {
+            return (format!("needs approval: connect to {host}"), "33;1");
+        }
         return (format!("needs approval: {}", view.call_label(&node.session, approval.call)), "33;1");
     }
     match &node.activity {

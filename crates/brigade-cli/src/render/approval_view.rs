@@ -76,11 +76,34 @@ pub(crate) fn lineage(approval: &PendingApproval, tree: &Tree) -> String {
 
 /// One-sentence summary, such as `lead wants to edit src/lib.rs`.
 pub(crate) fn headline(approval: &PendingApproval, tree: &Tree) -> String {
-    format!("{} wants to {}", lineage(approval, tree), action(approval))
+    let running = match &approval.host {
+        Some(_) => format!(" (running: {})", running(approval)),
+        None => String::new(),
+    };
+    format!("{} wants to {}{running}", lineage(approval, tree), action(approval))
+}
+
+/// Action that requires the approval, such as `edit src/lib.rs` or `connect to registry.example:443`.
+pub(crate) fn action(approval: &PendingApproval) -> String {
+    match &approval.host {
+        Some(host) => format!("connect to {host}"),
+        None => call_action(approval),
+    }
+}
+
+/// Short form of the call that runs, such as `npm install`.
+fn running(approval: &PendingApproval) -> String {
+    let arguments: Value = serde_json::from_str(approval.arguments()).unwrap_or_default();
+    let tool = BUILT_IN.get(approval.tool());
+    match tool.and_then(|tool| Some((tool.spec().category, tool.title(&arguments)?))) {
+        Some((Category::Execute, title)) if is_plain(&title.object) => title.object,
+        Some((Category::Execute, _)) => "a command".to_owned(),
+        _ => sanitize::line(approval.tool()),
+    }
 }
 
 /// Call as a verb with its object, such as `edit src/lib.rs`.
-pub(crate) fn action(approval: &PendingApproval) -> String {
+fn call_action(approval: &PendingApproval) -> String {
     let arguments: Value = serde_json::from_str(approval.arguments()).unwrap_or_default();
     let tool = BUILT_IN.get(approval.tool());
     let title = tool.and_then(|tool| Some((tool.spec().category, tool.title(&arguments)?)));
@@ -346,6 +369,7 @@ mod tests {
         PendingApproval {
             session: SessionId::root(1),
             call: CallId { turn: 1, index: 0 },
+            host: None,
             what: format!("{tool} {arguments}").into(),
             why: "this mode requires approval".to_owned(),
             always: None,
@@ -369,6 +393,27 @@ mod tests {
         assert_eq!(
             action("edit_file", json!({"path": "a\u{1b}[2J", "old": "", "new": ""})),
             r"edit `a\u{1b}[2J`"
+        );
+    }
+
+    #[test]
+    fn headline_names_the_host_and_the_running_command() {
+        let headline = |tool: &str, arguments: Value| {
+            let host = "registry.example:443".parse().ok();
+            headline(&PendingApproval { host, ..approval(tool, arguments) }, &Tree::default())
+        };
+        let who = SessionId::root(1);
+        assert_eq!(
+            headline("shell", json!({"command": "npm install"})),
+            format!("{who} wants to connect to registry.example:443 (running: npm install)")
+        );
+        assert_eq!(
+            headline("shell", json!({"command": "ls) and nothing else"})),
+            format!("{who} wants to connect to registry.example:443 (running: a command)")
+        );
+        assert_eq!(
+            headline("mcp__x__y", json!({})),
+            format!("{who} wants to connect to registry.example:443 (running: mcp__x__y)")
         );
     }
 

@@ -284,7 +284,7 @@ impl HtmlPage {
         let answer = approval.answer.as_deref().unwrap_or("pending");
         self.push(&format!(
             "<p class=\"question\"><b>approval requested</b> {}<br><b>answer</b> {}</p>\n",
-            line(approval.what),
+            line(&approval.what),
             line(answer)
         ));
     }

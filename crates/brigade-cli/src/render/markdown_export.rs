@@ -202,7 +202,7 @@ impl MarkdownPage {
 
     fn approval(&mut self, approval: &ApprovalItem<'_>) {
         if !approval.what.is_empty() {
-            self.paragraph(&format!("Approval requested: {}", escaped_line(approval.what)));
+            self.paragraph(&format!("Approval requested: {}", escaped_line(&approval.what)));
         }
         let answer = approval.answer.as_deref().unwrap_or("pending");
         self.paragraph(&format!("Answer: {}", escaped_line(answer)));

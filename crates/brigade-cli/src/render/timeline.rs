@@ -156,6 +156,8 @@ impl<'a> Timeline<'a> {
             | Event::Returned { .. }
             | Event::Asked { .. }
             | Event::Answered { .. }
+            | Event::HostAsked { .. }
+            | Event::HostAnswered { .. }
             | Event::Said { .. } => self.add_to_call(record),
         }
     }
@@ -202,6 +204,8 @@ impl<'a> Timeline<'a> {
             | Event::Delegated { call, .. }
             | Event::Asked { call, .. }
             | Event::Answered { call, .. }
+            | Event::HostAsked { call, .. }
+            | Event::HostAnswered { call, .. }
             | Event::Said { call, .. } => Some(*call),
             Event::Returned { child, .. } => self.children.get(child).copied(),
             _ => None,
@@ -237,14 +241,15 @@ impl<'a> Timeline<'a> {
             }
             // The call itself is shown above it.
             Event::Asked { why, .. } => {
-                call.approvals.push(ApprovalItem { what: why, answer: None });
+                call.approvals.push(ApprovalItem { what: why.into(), host: None, answer: None });
             }
-            Event::Answered { answer, by, .. } => {
-                let answer = answer_label(answer, by);
-                match call.approvals.iter_mut().rev().find(|approval| approval.answer.is_none()) {
-                    Some(approval) => approval.answer = Some(answer),
-                    None => call.approvals.push(ApprovalItem { what: "", answer: Some(answer) }),
-                }
+            Event::HostAsked { host, why, .. } => {
+                let what = format!("connect to {host} ({why})").into();
+                call.approvals.push(ApprovalItem { what, host: Some(host), answer: None });
+            }
+            Event::Answered { answer, by, .. } => call.approval_answered(None, answer_label(answer, by)),
+            Event::HostAnswered { host, answer, by, .. } => {
+                call.approval_answered(Some(host), answer_label(answer, by));
             }
             Event::Said { text, .. } => call.user_message = Some(text.as_str()),
             _ => {}

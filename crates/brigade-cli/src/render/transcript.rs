@@ -430,6 +430,49 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_shown_with_their_answers() {
+        let call = CallId { turn: 1, index: 0 };
+        let asked = |host: &str| Event::HostAsked {
+            call,
+            host: host.parse().unwrap(),
+            what: "shell {}".into(),
+            why: "the sandbox does not allow this host".to_owned(),
+            until: 0,
+            default: Answer::Deny { word: None },
+        };
+        let answered = |host: &str, answer| Event::HostAnswered {
+            call,
+            host: host.parse().unwrap(),
+            answer,
+            by: "ann".to_owned(),
+        };
+        let (a, b, c) = ("a.example:443", "b.example:443", "c.example:443");
+        let records = log(vec![
+            started("t"),
+            replied(1, "", &[("shell", "{\"command\":\"npm install\"}")]),
+            Event::tool_started(call, Effect::Opaque),
+            asked(a),
+            asked(b),
+            asked(c),
+            answered(a, Answer::Always(a.to_owned())),
+            answered(b, Answer::Deny { word: Some("use the mirror".to_owned()) }),
+            answered(b, Answer::Once),
+        ]);
+        let text = transcript(&records, OutputDetail::Folded, Colour::Off, usize::MAX);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let found = lines.iter().position(|line| line.contains("npm install")).unwrap();
+        insta::assert_snapshot!(lines[found..found + 7].join("\n"), @r"
+        ? [1-0] shell npm install
+        approval requested: connect to a.example:443 (the sandbox does not allow this host)
+        answered: always allowed with a.example:443 (by ann)
+        approval requested: connect to b.example:443 (the sandbox does not allow this host)
+        answered: denied: use the mirror (by ann)
+        approval requested: connect to c.example:443 (the sandbox does not allow this host)
+        pending
+        ");
+    }
+
+    #[test]
     fn long_outputs_are_folded_unless_full() {
         let long: String = (0..50).map(|line| format!("line {line} {}\n", "x".repeat(500))).collect();
         let call = CallId { turn: 1, index: 0 };

@@ -5,12 +5,17 @@ fn id() -> CallId {
     CallId { turn: 1, index: 0 }
 }
 
+fn host() -> Target {
+    "a.example:443".parse().unwrap()
+}
+
 #[test]
 fn events_of_the_user_are_external() {
     let by = || "the user".to_owned();
     let answered = Event::Answered { call: id(), answer: Answer::Once, by: by() };
     let heard = Event::Heard { from: Speaker::Person, text: "More".into() };
-    for event in [answered, heard, Event::CancelAsked { by: by() }] {
+    let host_answered = Event::HostAnswered { call: id(), host: host(), answer: Answer::Once, by: by() };
+    for event in [answered, host_answered, heard, Event::CancelAsked { by: by() }] {
         assert!(event.is_external(), "{}", event.kind());
     }
     let ended = Event::tool_ended(id(), ToolOutput::ok(""));
@@ -40,6 +45,15 @@ fn every_text_of_an_event_is_visited() {
     assert_eq!(visited(replied), ["Hello", "{}", "opaque"]);
     assert_eq!(visited(Event::tool_ended(id(), ToolOutput::ok("text"))), ["text"]);
     assert_eq!(visited(Event::Compacted { summary: "short".into(), keep_from: 1 }), ["short"]);
+    let host_asked = Event::HostAsked {
+        call: id(),
+        host: host(),
+        what: "shell {}".into(),
+        why: String::new(),
+        until: 0,
+        default: Answer::Once,
+    };
+    assert_eq!(visited(host_asked), ["shell {}"]);
     let partial = Some("Hel".into());
     let failed = Event::CallFailed {
         turn: 1,

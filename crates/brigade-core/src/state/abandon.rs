@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use super::{CallProgress, State};
 use crate::delegation::{Outcome, Status};
-use crate::event::{CallFault, Event};
+use crate::event::{Answer, CallFault, Event};
 use crate::id::SessionId;
 use crate::message::ToolOutput;
 use crate::money::{Resources, Spent};
 
+/// Recorded author of the answer to a question whose call was lost.
+const BY_RECOVERY: &str = "the end of the call";
+
 impl State {
     /// Returns the events that end the open round as lost: the open model call fails, every loan is returned, and
-    /// every open tool call is closed with `cause` and not run. `child_results` contains the known outcomes of
+    /// every question about a host is denied, and every open tool call is closed with `cause` and not run. `child_results` contains the known outcomes of
     /// children. Empty if no round is open.
     pub fn abandon(&self, cause: &str, child_results: &BTreeMap<SessionId, (Outcome, Spent)>) -> Vec<Event> {
         let mut abandoned = AbandonedRound { state: self.clone(), events: Vec::new() };
@@ -27,6 +30,11 @@ impl State {
             abandoned.record(Event::Returned { child: child.clone(), outcome, spent, waited_ms: 0 });
         }
         for call in self.unanswered() {
+            let hosts = self.call(call).into_iter().flat_map(|state| state.hosts.open());
+            for host in hosts {
+                let (host, by) = (host.clone(), BY_RECOVERY.to_owned());
+                abandoned.record(Event::HostAnswered { call, host, answer: Answer::Deny { word: None }, by });
+            }
             let lent = match self.call(call).map(|call| &call.progress) {
                 Some(CallProgress::Started(intent)) => intent.lent,
                 _ => Resources::default(),

@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use super::round::Phase;
-use super::{CallProgress, Purpose, State};
+use super::{CallProgress, CallState, Purpose, State};
 use crate::delegation::{LimitKind, Status};
 use crate::event::{CallFault, Event};
 use crate::id::CallId;
@@ -31,9 +31,15 @@ impl State {
             Event::ToolStarted { call, lent, .. } => {
                 may_begin_work
                     && self.is_call(*call, CallProgress::may_start)
+                    && self.call(*call).is_some_and(CallState::is_every_host_answered)
                     && (lent.is_zero() || round.ledger.can_commit(*lent))
             }
-            Event::ToolEnded { call, .. } => running && self.is_call(*call, CallProgress::may_end),
+            // Each question about a host is answered first, so that none is open without a call.
+            Event::ToolEnded { call, .. } => {
+                running
+                    && self.is_call(*call, CallProgress::may_end)
+                    && self.call(*call).is_some_and(CallState::is_every_host_answered)
+            }
             Event::Delegated { call, child, grant, .. } => {
                 may_begin_work
                     && self.is_call(*call, CallProgress::may_delegate)
@@ -46,6 +52,12 @@ impl State {
             Event::Asked { call, .. } => may_begin_work && self.is_call(*call, CallProgress::may_ask),
             Event::Answered { call, .. } => {
                 running && self.is_call(*call, |progress| *progress == CallProgress::AwaitingApproval)
+            }
+            Event::HostAsked { call, host, .. } => {
+                may_begin_work && self.call(*call).is_some_and(|state| state.may_ask_host(host))
+            }
+            Event::HostAnswered { call, host, .. } => {
+                running && self.call(*call).is_some_and(|state| state.awaits_host(host))
             }
             Event::Said { call, .. } => {
                 running && self.is_call(*call, |progress| *progress != CallProgress::Answered)

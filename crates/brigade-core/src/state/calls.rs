@@ -2,9 +2,11 @@
 
 use crate::delegation::Execution;
 use crate::event::{Answer, Effect};
+use crate::host_question::HostQuestions;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::Reply;
 use crate::money::Resources;
+use crate::network::Target;
 
 /// Progress of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +110,30 @@ pub struct CallState {
     pub progress: CallProgress,
     /// Whether the user approved the call.
     pub is_permitted: bool,
+    /// Questions about hosts that the started call connects to.
+    pub hosts: HostQuestions,
+}
+
+impl CallState {
+    /// Whether the call may have run and has no result.
+    fn is_started(&self) -> bool {
+        matches!(self.progress, CallProgress::Started(_))
+    }
+
+    /// Whether a question about this host may be asked: only while the call runs.
+    pub(super) fn may_ask_host(&self, host: &Target) -> bool {
+        self.is_started() && self.hosts.may_ask(host)
+    }
+
+    /// Whether a question about this host is open.
+    pub(crate) fn awaits_host(&self, host: &Target) -> bool {
+        self.is_started() && self.hosts.is_open(host)
+    }
+
+    /// Whether every question about a host has an answer.
+    pub(super) fn is_every_host_answered(&self) -> bool {
+        self.hosts.open().next().is_none()
+    }
 }
 
 /// Calls of one reply. Starting and answering a call take constant time, however many there are.
@@ -124,6 +150,7 @@ impl ToolCalls {
             id: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
             progress: CallProgress::New,
             is_permitted: false,
+            hosts: HostQuestions::default(),
         };
         ToolCalls { turn, list: (0..reply.calls.len()).map(state).collect(), answered: 0 }
     }
@@ -162,8 +189,21 @@ impl ToolCalls {
 
     /// Marks the call as started, and returns the loan of an earlier start; `None` if the call is unknown.
     pub(super) fn started(&mut self, call: CallId, intent: Intent) -> Option<Resources> {
-        let progress = self.open_mut(call)?;
-        Some(std::mem::replace(progress, CallProgress::Started(intent)).lent())
+        let state = self.open_call_mut(call)?;
+        // A call that runs again asks again.
+        state.hosts = HostQuestions::default();
+        Some(std::mem::replace(&mut state.progress, CallProgress::Started(intent)).lent())
+    }
+
+    pub(super) fn host_asked(&mut self, call: CallId, host: &Target) {
+        if let Some(state) = self.open_call_mut(call).filter(|state| state.is_started()) {
+            state.hosts.ask(host);
+        }
+    }
+
+    /// Records an answer about a host; false if no such question is open.
+    pub(super) fn host_answered(&mut self, call: CallId, host: &Target, answer: &Answer) -> bool {
+        self.open_call_mut(call).is_some_and(|state| state.hosts.answer(host, answer))
     }
 
     pub(super) fn asked(&mut self, call: CallId) {

@@ -14,6 +14,7 @@ use crate::event::CallFault;
 use crate::grant::Budget;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Message, Stop, ToolCall};
+use crate::network::Target;
 use crate::permission::Rule;
 use crate::seen::SeenFile;
 use crate::text::Text;
@@ -69,15 +70,26 @@ impl State {
         &self.always_allowed
     }
 
+    /// Whether the user has permanently allowed connections to any host in this session.
+    pub fn has_allowed_hosts(&self) -> bool {
+        !self.allowed_hosts.is_empty()
+    }
+
+    /// Whether the user has permanently allowed connections to this host and port in this session.
+    pub fn allows_host(&self, host: &Target) -> bool {
+        self.allowed_hosts.contains(host)
+    }
+
     /// Returns the content of a file as the agent last saw it, by its path in the workspace; `None` if it is
     /// unknown.
     pub fn seen(&self, path: &str) -> Option<&SeenFile> {
         self.seen.as_ref().and_then(|files| files.get(path))
     }
 
-    /// Forgets the permanently allowed rules, because they were not allowed in this store.
+    /// Forgets the permanently allowed rules and hosts, because they were not allowed in this store.
     pub fn forget_permissions(&mut self) {
         self.always_allowed.clear();
+        self.allowed_hosts.clear();
     }
 
     /// Returns the session id.

@@ -3,6 +3,7 @@
 mod abandon;
 mod children;
 mod context_window;
+mod hosts;
 mod ledger;
 mod limits;
 mod partial;

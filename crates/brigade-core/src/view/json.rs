@@ -11,6 +11,7 @@ use crate::delegation::{DelegationStyle, LimitKind, Status};
 use crate::event::Answer;
 use crate::id::{CallId, SessionId};
 use crate::money::{Resources, Spent, is_zero};
+use crate::network::Target;
 
 /// Usage and cost of a session or a subtree.
 #[derive(Debug, Clone, Serialize)]
@@ -257,6 +258,9 @@ struct PendingApprovalJson<'a> {
     question: String,
     session: &'a SessionId,
     call: CallId,
+    /// Host and port that the running call connects to, if the request is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a Target>,
     tool: &'a str,
     arguments: Value,
     why: &'a str,
@@ -266,7 +270,7 @@ struct PendingApprovalJson<'a> {
     default: &'a Answer,
 }
 
-/// `question` is the name to answer it by, and `arguments` are those of the call, `null` if they are not JSON.
+/// `question` is the name to answer it by, `host` is present if a running call connects to one, and `arguments` are those of the call, `null` if they are not JSON.
 /// `asked_at` and `until` are UTC milliseconds.
 impl Serialize for PendingApproval {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -274,6 +278,7 @@ impl Serialize for PendingApproval {
             question: self.name(),
             session: &self.session,
             call: self.call,
+            host: self.host.as_ref(),
             tool: self.tool(),
             arguments: serde_json::from_str(self.arguments()).unwrap_or_default(),
             why: &self.why,

@@ -150,6 +150,7 @@ fn approval_json_has_no_arguments_if_they_are_not_json() {
     let approval = PendingApproval {
         session: SessionId::root(1),
         call: CallId { turn: 1, index: 0 },
+        host: None,
         what: "shell {cut".into(),
         why: String::new(),
         always: None,
@@ -160,4 +161,5 @@ fn approval_json_has_no_arguments_if_they_are_not_json() {
     let approval = serde_json::to_value(approval).unwrap();
     let shown = json!([approval["tool"], approval["arguments"], approval["always"], approval["default"]]);
     assert_eq!(shown, json!(["shell", null, null, "once"]));
+    assert_eq!(approval.get("host"), None, "the request is about the call itself");
 }

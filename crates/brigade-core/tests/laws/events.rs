@@ -156,6 +156,16 @@ pub(crate) fn samples() -> Vec<Event> {
             until: u64::MAX,
             default: answer.clone(),
         });
+        let host: Target = "[::1]:443".parse().unwrap();
+        events.push(Event::HostAsked {
+            call,
+            host: host.clone(),
+            what: text(),
+            why: "r".to_owned(),
+            until: u64::MAX,
+            default: answer.clone(),
+        });
+        events.push(Event::HostAnswered { call, host, answer: answer.clone(), by: "b".to_owned() });
         events.push(Event::Answered { call, answer, by: "b".to_owned() });
     }
     for which in [

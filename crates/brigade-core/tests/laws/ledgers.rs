@@ -9,11 +9,11 @@ pub(crate) struct RandomChoices {
 }
 
 impl RandomChoices {
-    fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.at < self.numbers.len()
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         let number = self.numbers.get(self.at).copied().unwrap_or(0);
         self.at += 1;
         u64::from(number) % end.max(1)
@@ -57,6 +57,7 @@ pub(crate) struct ShadowLedger {
     /// Usage above reserves, and of children above their loans.
     excess: Resources,
     open_calls: BTreeSet<CallId>,
+    pub(crate) hosts: ShadowQuestions,
 }
 
 impl ShadowLedger {
@@ -81,6 +82,7 @@ impl ShadowLedger {
     }
 
     fn enter(&mut self, event: &Event) {
+        self.hosts.enter(event, self.is_cancelled);
         match event {
             Event::Started { grant, .. } => {
                 assert!(!self.is_running, "a round began inside a round");
@@ -171,6 +173,8 @@ impl ShadowLedger {
             | Event::Heard { .. }
             | Event::Asked { .. }
             | Event::Answered { .. }
+            | Event::HostAsked { .. }
+            | Event::HostAnswered { .. }
             | Event::Said { .. }
             | Event::LimitReached { .. }
             | Event::Compacted { .. } => {}
@@ -271,11 +275,22 @@ impl SimulatedSession {
         );
         self.state = folded;
         self.handed_out.clear();
+        // The connections of running calls ended with the runner.
+        for call in self.state.unanswered() {
+            self.close_hosts(call, sim);
+        }
         if let Some(open) = self.state.open_call().cloned() {
             let (cause, spent) = (CallFault::Interrupted, Spent::unconfirmed(open.reserved));
             self.record(Event::call_failed(open.turn, open.attempt, cause, spent), sim);
             // The same turn is repeated, with the next attempt.
             assert_eq!(self.state.next_attempt(), (open.turn, open.attempt + 1));
+        }
+    }
+
+    /// Answers the open questions of a call.
+    fn close_hosts(&mut self, call: CallId, sim: &mut Simulation) {
+        for event in host_ends(self.state.call(call).unwrap()) {
+            self.record(event, sim);
         }
     }
 
@@ -387,10 +402,14 @@ impl SimulatedSession {
             }
             CallProgress::Delegated { outstanding, .. } if outstanding > 0 => return self.return_one(sim),
             CallProgress::Delegated { .. } if sim.choices.below(4) == 1 => self.delegated(call, sim),
-            CallProgress::Started(_) | CallProgress::Delegated { .. } => ended.clone(),
+            CallProgress::Started(_) => {
+                host_event(self.state.call(call).unwrap(), &mut sim.choices).unwrap_or_else(|| ended.clone())
+            }
+            CallProgress::Delegated { .. } => ended.clone(),
             CallProgress::Answered => panic!("{call} is answered"),
         };
         if !self.offer(event, sim) && !matches!(progress, CallProgress::AwaitingApproval) {
+            self.close_hosts(call, sim);
             // Denied, stopped or not covered by the budget: the model is told.
             self.record(ended, sim);
         }
@@ -542,7 +561,7 @@ impl SimulatedSession {
             3 => Status::Cancelled { by: "x".to_owned() },
             _ => Status::Lost { cause: "x".to_owned() },
         };
-        let event = match sim.choices.below(14) {
+        let event = match sim.choices.below(16) {
             0 | 1 => {
                 let reserved =
                     Resources { tokens: sim.choices.below(9000), usd: sim.choices.below(9000), agents: 0 };
@@ -569,6 +588,8 @@ impl SimulatedSession {
             },
             12 => Event::Compacted { summary: "so far".into(), keep_from: turn },
             13 => Event::Resumed { epoch: 1, downtime: 1, mode: None },
+            14 => random_host_asked(call, &mut sim.choices),
+            15 => random_host_answered(call, &mut sim.choices),
             _ => Event::call_failed(turn, attempt, CallFault::Unaffordable, Spent::default()),
         };
         self.offer(event, sim);
@@ -576,6 +597,7 @@ impl SimulatedSession {
 
     /// Takes the simplest path to the end of the round; there always is one.
     fn finish(&mut self, sim: &mut Simulation) {
+        self.check_abandon();
         self.crash(sim);
         for _ in 0..200 {
             match self.state.next() {
@@ -600,6 +622,7 @@ impl SimulatedSession {
                         self.return_one(sim);
                     }
                     for call in self.state.unanswered() {
+                        self.close_hosts(call, sim);
                         self.record(Event::tool_ended(call, ToolOutput::ok("closed")), sim);
                     }
                 }
@@ -610,6 +633,18 @@ impl SimulatedSession {
             }
         }
         panic!("no end after {:?}", self.kinds());
+    }
+
+    /// A round can be ended as lost at any moment, with an end for everything that is open.
+    fn check_abandon(&self) {
+        let mut state = self.state.clone();
+        let mut hosts = hosts_of(&state).concat();
+        hosts.retain(|question| question.answer.is_none());
+        let events = state.abandon("lost", &BTreeMap::new());
+        let ends = events.iter().filter(|event| matches!(event, Event::HostAnswered { .. })).count();
+        assert_eq!(ends, hosts.len());
+        events.iter().for_each(|event| state.apply(event));
+        assert!(!state.is_running(), "abandoned after {:?}", self.kinds());
     }
 
     fn check_whole(&self) {
@@ -676,6 +711,7 @@ pub(crate) fn observable_state(state: &State) -> String {
                 state.next_attempt()
             ),
             (state.ledger(), state.loans(), state.unanswered(), state.faults(), state.exceeded_limit()),
+            (hosts_of(state), state.has_allowed_hosts()),
             (
                 state.stop_reason(),
                 state.has_unread_input(),

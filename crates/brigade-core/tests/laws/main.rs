@@ -9,6 +9,7 @@ use brigade_core::delegation_styles::{DELEGATION_TOOLS, delegate};
 use brigade_core::event::{Answer, CallFault, Effect, Speaker, TYPES, VERSION};
 use brigade_core::grant::{Access, AttenuateError, AuthorityRequest, Names};
 use brigade_core::message::Stop;
+use brigade_core::network::Target;
 use brigade_core::permission::{Mode, Permissions};
 use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::text::{BlobRef, truncate_bytes};
@@ -26,11 +27,13 @@ mod delegation;
 mod events;
 mod golden;
 mod grants;
+mod hosts;
 mod ledgers;
 mod requests;
 mod trees;
 
 use grants::*;
+use hosts::*;
 use ledgers::*;
 use requests::*;
 

@@ -8,7 +8,7 @@ use brigade_core::approval::Choice;
 use brigade_core::event::Answer;
 use brigade_core::text::Text;
 use brigade_core::view::Tree;
-use brigade_core::{CallId, Event, Record, SessionId};
+use brigade_core::{Event, QuestionId, Record, SessionId};
 use brigade_runtime::OpenSession;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ProtocolVersion};
 use rmcp::service::RequestContext;
@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// An approval that was just requested.
 pub(crate) struct ApprovalRequest {
     session: SessionId,
-    call: CallId,
+    question: QuestionId,
     /// The name of the agent, below those that started it.
     agent: String,
     what: String,
@@ -56,7 +56,15 @@ pub(crate) fn can_elicit(context: &RequestContext<RoleServer>) -> bool {
 impl ApprovalRequest {
     /// The approval that an event requests, in its tree.
     pub(crate) fn of(record: &Record, tree: &Tree) -> Option<ApprovalRequest> {
-        let Event::Asked { call, what, why, always, .. } = &record.event else { return None };
+        let (question, what, why, always) = match &record.event {
+            Event::Asked { call, what, why, always, .. } => {
+                (QuestionId::from(*call), what, why, always.clone())
+            }
+            Event::HostAsked { call, host, what, why, .. } => {
+                (QuestionId { call: *call, host: Some(host.clone()) }, what, why, Some(host.to_string()))
+            }
+            _ => return None,
+        };
         let (shown, hidden) = match what {
             Text::Inline(what) => text::one_line_and_rest(what, MAX_CALL_BYTES),
             Text::Spilled(_) => (String::new(), what.len()),
@@ -65,14 +73,12 @@ impl ApprovalRequest {
         let names = tree.lineage(&record.session).into_iter().skip(1).collect::<Vec<_>>();
         Some(ApprovalRequest {
             session: record.session.clone(),
-            call: *call,
+            question,
             agent: text::one_line(&names.join(" > "), MAX_NAME_BYTES),
             what: shown,
             hidden,
             why: text::one_line(why, MAX_REASON_BYTES),
-            always: always
-                .clone()
-                .filter(|rule| hidden == 0 && text::one_line_and_rest(rule, MAX_CALL_BYTES).1 == 0),
+            always: always.filter(|rule| hidden == 0 && text::one_line_and_rest(rule, MAX_CALL_BYTES).1 == 0),
         })
     }
 
@@ -86,14 +92,20 @@ impl ApprovalRequest {
             Some(answer) => self.parse_answer(&answer),
             None => Answer::Deny { word: Some("the client could not ask the user".to_owned()) },
         };
-        let _ = open.answer(&self.session, self.call, answer, CLIENT_ACTOR).await;
+        let _ = open.answer(&self.session, self.question, answer, CLIENT_ACTOR).await;
     }
 
     fn form(&self) -> Option<ElicitRequestParams> {
         let (session, agent, what, why) = (&self.session, &self.agent, &self.what, &self.why);
         let mut choices = vec!["no"];
-        let mut message =
-            format!("The agent '{agent}' (session {session}) requests approval to call: {what}\n");
+        let (request, title) = match &self.question.host {
+            Some(host) => (
+                format!("requests approval to connect to {host} while this call runs: {what}"),
+                "Allow this connection?",
+            ),
+            None => (format!("requests approval to call: {what}"), "Allow this call?"),
+        };
+        let mut message = format!("The agent '{agent}' (session {session}) {request}\n");
         if self.hidden > 0 {
             message.push_str(&format!(
                 "Reason: {why}. {} more bytes of the call are not shown, so it cannot be approved here. To see the whole call, \
@@ -102,7 +114,7 @@ impl ApprovalRequest {
             ));
         } else {
             choices.insert(0, "once");
-            message.push_str(&format!("Reason: {why}. Allow this call?"));
+            message.push_str(&format!("Reason: {why}. {title}"));
         }
         if let Some(rule) = &self.always {
             choices.insert(1, "always");
@@ -117,7 +129,7 @@ impl ApprovalRequest {
             "requestedSchema": {
                 "type": "object",
                 "properties": {
-                    "answer": { "type": "string", "title": "Allow this call?", "enum": choices },
+                    "answer": { "type": "string", "title": title, "enum": choices },
                     "word": { "type": "string", "title": "Message to the agent, if the answer is no" }
                 },
                 "required": ["answer"]
@@ -143,6 +155,7 @@ impl ApprovalRequest {
 
 #[cfg(test)]
 mod tests {
+    use brigade_core::CallId;
     use brigade_core::event::VERSION;
 
     use super::*;
@@ -152,7 +165,7 @@ mod tests {
         let always = always.map(str::to_owned);
         ApprovalRequest {
             session: SessionId::root(7),
-            call,
+            question: call.into(),
             agent: "Child".into(),
             what: "shell {}".into(),
             hidden: 0,
@@ -210,6 +223,34 @@ mod tests {
             |question: &ApprovalRequest| serde_json::to_string(&question.form().unwrap()).unwrap();
         assert!(form_text(&question(Some("shell(ls)"))).contains("always"));
         assert!(!form_text(&question(None)).contains("always"));
+    }
+
+    #[test]
+    fn form_names_the_host_of_a_running_call() {
+        let event = Event::HostAsked {
+            call: CallId { turn: 1, index: 0 },
+            host: "registry.example:443".parse().unwrap(),
+            what: r#"shell {"command":"npm install"}"#.into(),
+            why: "the sandbox does not allow this host".to_owned(),
+            until: 0,
+            default: Answer::Deny { word: None },
+        };
+        let session = SessionId::root(7);
+        let pos = brigade_core::Cursor::new(3);
+        let record = Record { session: session.clone(), seq: 3, pos, at: 0, v: VERSION, event };
+        let asked = ApprovalRequest::of(&record, &Tree::default()).unwrap();
+        let form = serde_json::to_value(asked.form().unwrap()).unwrap();
+        assert_eq!(
+            form["message"],
+            format!(
+                "The agent '' (session {session}) requests approval to connect to registry.example:443 while this call \
+                 runs: shell {{\"command\":\"npm install\"}}\nReason: the sandbox does not allow this host. Allow this \
+                 connection? `always` allows `registry.example:443` for this agent from now on."
+            )
+        );
+        assert_eq!(form["requestedSchema"]["properties"]["answer"]["enum"], json!(["once", "always", "no"]));
+        let always = ElicitResult::new(ElicitationAction::Accept).with_content(json!({ "answer": "always" }));
+        assert_eq!(asked.parse_answer(&always), Answer::Always("registry.example:443".to_owned()));
     }
 
     #[test]

@@ -113,6 +113,8 @@ pub(crate) fn status(found: &FoundSession) -> CallToolResult {
         found.tree.pending_approvals().filter(|question| found.session.contains(&question.session)).collect();
     for question in &questions {
         let what = text::one_line(question.what.as_str(), 200);
+        let host = question.host.as_ref().map(|host| format!("connect to {host} during "));
+        let what = format!("{}{what}", host.unwrap_or_default());
         lines.push(format!(
             "{} requests approval: {what} (answer with `brigade answer {}`)",
             question.session,

@@ -7,7 +7,7 @@ use brigade_core::event::Answer;
 use brigade_core::grant::AttenuateError;
 use brigade_core::permission::Mode;
 use brigade_core::view::{PendingApproval, Tree};
-use brigade_core::{Agent, CallId, Cursor, RemoteContext, Resources, SessionId};
+use brigade_core::{Agent, Cursor, QuestionId, RemoteContext, Resources, SessionId};
 use tokio::sync::watch;
 
 use super::prompt::{Next, PromptError, PromptPermit};
@@ -321,14 +321,14 @@ impl<T: Send + Sync + 'static> OpenSession<T> {
     pub async fn answer(
         &self,
         session: &SessionId,
-        call: CallId,
+        question: impl Into<QuestionId>,
         answer: Answer,
         by: &str,
     ) -> Result<(), RunError> {
         if !self.session.contains(session) {
-            return Err(RunError::NoSuchApproval { session: session.clone(), call });
+            return Err(RunError::NoSuchApproval { session: session.clone(), question: question.into() });
         }
-        self.base_runtime().answer(session, call, answer, by).await
+        self.base_runtime().answer(session, question, answer, by).await
     }
 }
 

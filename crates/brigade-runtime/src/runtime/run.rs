@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use brigade_core::event::Answer;
-use brigade_core::{CallId, Cursor, Event, SessionId};
+use brigade_core::{Cursor, Event, QuestionId, SessionId};
 use futures::Stream;
 use futures::future::BoxFuture;
 
@@ -125,11 +125,11 @@ impl Run {
     pub async fn answer(
         &self,
         session: &SessionId,
-        call: CallId,
+        question: impl Into<QuestionId>,
         answer: Answer,
         by: &str,
     ) -> Result<(), RunError> {
-        self.runtime.answer(session, call, answer, by).await
+        self.runtime.answer(session, question, answer, by).await
     }
 
     /// Waits for the run to end. Its remaining events are discarded.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brigade_core::amount::dollars_as_f64;
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Budget, CallId, Outcome, RemoteContext, SessionId, Spent};
+use brigade_core::{Agent, Budget, Outcome, QuestionId, RemoteContext, SessionId, Spent};
 
 use tokio::sync::watch;
 
@@ -148,13 +148,13 @@ pub enum RunError {
     Passthrough(SessionId),
     /// The approval request does not exist or was already answered.
     #[error(
-        "cannot answer call {call} of {session}: it has no open approval request. It may already have been answered."
+        "cannot answer call {question} of {session}: it has no open approval request. It may already have been answered, or the call may have ended."
     )]
     NoSuchApproval {
         /// The session.
         session: SessionId,
-        /// The call.
-        call: CallId,
+        /// The request.
+        question: QuestionId,
     },
     /// An answer contains an invalid permission rule.
     #[error("{0}")]

@@ -24,10 +24,10 @@ const NO_USER: &str = "the runtime, because no user is available";
 /// Reason for requesting approval of a tool whose definition changed.
 const DEFINITION_CHANGED: &str = "its definition has changed since it was approved";
 /// Recorded author of an answer to a request that timed out.
-const BY_TIMEOUT: &str = "the time limit";
+pub(super) const BY_TIMEOUT: &str = "the time limit";
 
 /// Recorded reason of a denial by the time limit.
-const TIMED_OUT: &str = "the approval timed out";
+pub(super) const TIMED_OUT: &str = "the approval timed out";
 
 /// Maximum length of a rule that a refusal suggests.
 const MAX_RULE_BYTES: usize = 300;
@@ -158,31 +158,38 @@ impl Driver {
 
     /// Requests approval. Returns whether that was possible.
     fn request_approval(&mut self, call: CallId, what: String, why: String, always: Option<&Rule>) -> bool {
+        let (until, deadline) = self.approval_deadline();
+        let is_requested = self.record(Event::Asked {
+            call,
+            what: what.into(),
+            why,
+            always: always.map(Rule::to_string),
+            until,
+            default: default_answer(),
+        });
+        if is_requested {
+            self.approvals.add(call, deadline);
+        }
+        is_requested
+    }
+
+    /// Time of the default answer to a request that is made now, for users and for the driver. A wait that overflows the
+    /// clock is unlimited; the session deadline ends it.
+    pub(super) fn approval_deadline(&self) -> (u64, Option<Instant>) {
         let timeout = self.tree.settings().limits.question_timeout;
         // After the session's own deadline no answer would be used.
         let now = Instant::now();
         let left = self.clock.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
         let timeout = left.map_or(timeout, |left| timeout.min(left));
         let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let is_requested = self.record(Event::Asked {
-            call,
-            what: what.into(),
-            why,
-            always: always.map(Rule::to_string),
-            until: clock::now().saturating_add(millis),
-            default: default_answer(),
-        });
-        if is_requested {
-            // A wait that overflows the clock is unlimited. The session deadline ends it.
-            self.approvals.add(call, now.checked_add(timeout));
-        }
-        is_requested
+        (clock::now().saturating_add(millis), now.checked_add(timeout))
     }
 
     /// Next deadline: that of the session, or of an approval request.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let of_session = self.clock.next_deadline(Instant::now());
-        self.approvals.next_deadline().into_iter().chain(of_session).min()
+        let of_requests = self.approvals.next_deadline().into_iter().chain(self.hosts.next_deadline());
+        of_requests.chain(of_session).min()
     }
 
     /// Records deadlines that have passed.
@@ -195,6 +202,7 @@ impl Driver {
         for call in self.approvals.take_expired(now) {
             self.record(Event::Answered { call, answer: default_answer(), by: BY_TIMEOUT.to_owned() });
         }
+        self.expire_host_questions(now);
     }
 
     /// Continues calls whose approval requests were answered. Returns whether there were any.
@@ -224,7 +232,7 @@ fn changed_unapproved(tool: &str) -> ToolOutput {
 }
 
 /// Answer if the user does not reply.
-fn default_answer() -> Answer {
+pub(super) fn default_answer() -> Answer {
     Answer::Deny { word: Some(TIMED_OUT.to_owned()) }
 }
 

@@ -5,6 +5,7 @@ use futures::StreamExt;
 use futures::channel::mpsc;
 
 use super::DriverError;
+use super::host_questions::HostAsk;
 use crate::concurrency::Slot;
 
 /// Message to a driver. Kept small, because ten thousand drivers have an inbox each.
@@ -15,6 +16,8 @@ pub(crate) enum DriverMessage {
     Cancel(Box<str>),
     /// A tool call has finished.
     ToolDone(Box<ToolDone>),
+    /// A running call connects to a host.
+    AskHost(Box<HostAsk>),
     /// A child has ended.
     ChildDone(Box<ChildEnd>),
     /// A waiting child may start.

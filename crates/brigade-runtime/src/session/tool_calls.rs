@@ -17,7 +17,7 @@ use super::{Driver, DriverError, DriverMessage, ToolDone};
 use crate::event_stream::RunEvent;
 use crate::process::guard_tag;
 use crate::sandbox::CommandSandbox;
-use crate::tool::{AnyTool, EditPlan, Files, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
+use crate::tool::{AnyTool, EditPlan, Files, HostAsker, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
 
 /// Time that a tool may take to end after a stop signal.
 const TOOL_STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -212,6 +212,8 @@ impl Driver {
         tool_call: &ToolCall,
         Intent { effect, before, after, .. }: Intent,
     ) -> Result<Option<ReadyCall>, DriverError> {
+        // Their connections ended with the earlier runner.
+        self.close_host_questions(call);
         let unknown = |what: &str| ToolOutput::error(format!("interrupted, outcome unknown: {what}"));
         match effect {
             Effect::Pure | Effect::Keyed if self.state().stop_reason().is_none() => {
@@ -247,13 +249,15 @@ impl Driver {
         let (call, loan, future) = match work {
             ReadyCall::Run { call, tool, arguments, lent } => {
                 let loan = lent.map(RemoteLoan::new).unwrap_or_default();
+                let hosts = self.host_asker(call);
                 let nothing = || self.state().ledger().granted().exhausted();
                 let context = ToolContext {
                     session: self.state().session().clone(),
                     call,
                     files: self.files_of_call(tool.as_ref(), &arguments),
                     shell: self.tree.settings().shell.clone(),
-                    sandbox: self.command_sandbox(),
+                    sandbox: self.command_sandbox(&hosts),
+                    hosts,
                     stop: self.tool_calls.stop_signal(),
                     remote_context: self.remote_context().with_budget(lent.unwrap_or_else(nothing)),
                     loan: loan.clone(),
@@ -311,8 +315,8 @@ impl Driver {
         self.resolved.files.for_call(paths.iter().map(String::as_str))
     }
 
-    /// Sandbox of the commands of this session.
-    fn command_sandbox(&self) -> CommandSandbox {
+    /// Sandbox of the commands of a call.
+    fn command_sandbox(&self, hosts: &HostAsker) -> CommandSandbox {
         let (settings, resolved) = (self.tree.settings().sandbox.clone(), self.resolved.clone());
         let sandbox = self.tree.sandbox.clone();
         let (network, access) = (settings.network.clone(), resolved.authority.network);
@@ -324,6 +328,7 @@ impl Driver {
             Ok((confinement, settings.layers(&authority, &sandbox)?))
         })
         .network(&network, access)
+        .deciding_hosts(hosts.decider())
     }
 
     /// Effect of the sandbox on the commands of a tool. In plan mode it is found by running a command.

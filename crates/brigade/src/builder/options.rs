@@ -212,7 +212,8 @@ impl BrigadeBuilder {
 
     /// Sets the handling of calls that require approval. The default is [`ApprovalPolicy::Deny`]. With
     /// [`ApprovalPolicy::AskUser`] the run emits an [`Event::Asked`](crate::Event::Asked), which
-    /// [`Runtime::answer`] answers.
+    /// [`Runtime::answer`] answers. A running call that connects to a host which its sandbox does not allow emits an
+    /// [`Event::HostAsked`](crate::Event::HostAsked); its connection waits for the answer.
     pub fn approvals(self, policy: ApprovalPolicy) -> BrigadeBuilder {
         self.configure(move |settings| settings.approval_policy = policy)
     }

@@ -120,6 +120,7 @@ impl McpHarness {
             files,
             shell: None,
             sandbox: brigade::sandbox::CommandSandbox::none(),
+            hosts: brigade::tool::HostAsker::deny(),
             stop: self.stop.subscribe(),
             remote_context: self.remote_context(),
             loan: RemoteLoan::default(),

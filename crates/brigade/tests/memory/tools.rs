@@ -33,6 +33,7 @@ impl MemoryHarness {
             files: Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::new()),
             shell: None,
             sandbox: brigade::sandbox::CommandSandbox::none(),
+            hosts: brigade::tool::HostAsker::deny(),
             stop: watch::channel(false).1,
             remote_context: brigade_core::RemoteContext::default(),
             loan: brigade::tool::RemoteLoan::default(),

@@ -81,6 +81,7 @@ impl ToolHarness {
             files: self.files.clone(),
             shell: None,
             sandbox: brigade::sandbox::CommandSandbox::none(),
+            hosts: brigade::tool::HostAsker::deny(),
             stop: watch::channel(false).1,
             remote_context: brigade_core::RemoteContext::default(),
             loan: brigade::tool::RemoteLoan::default(),

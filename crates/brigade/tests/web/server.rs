@@ -93,6 +93,7 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
         files: Files::new(workspace, Arc::new(rules), BTreeSet::new()),
         shell: None,
         sandbox: brigade::sandbox::CommandSandbox::none(),
+        hosts: brigade::tool::HostAsker::deny(),
         stop: watch::channel(false).1,
         remote_context: brigade_core::RemoteContext::default(),
         loan: brigade::tool::RemoteLoan::default(),

@@ -180,6 +180,7 @@ impl Person {
             stop: stopped,
             remote_context: RemoteContext::default(),
             loan: RemoteLoan::default(),
+            hosts: brigade::tool::HostAsker::default(),
             progress: ProgressReporter::default(),
             seen: brigade::tool::SeenSlot::default(),
         };

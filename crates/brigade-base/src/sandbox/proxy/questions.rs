@@ -36,9 +36,14 @@ impl Questions {
         Questions { decider, answers: Mutex::default(), waiting: Semaphore::new(MAX_WAITING) }
     }
 
+    /// Whether targets can be asked about at all.
+    pub(super) fn can_ask(&self) -> bool {
+        self.decider.can_allow()
+    }
+
     /// Asks whether a target is allowed, or waits for the answer to the same question.
     pub(super) async fn ask(&self, target: &Target) -> Result<bool, TooMany> {
-        if !self.decider.can_allow() {
+        if !self.can_ask() {
             return Ok(false);
         }
         let _waiting = self.waiting.try_acquire().map_err(|_| TooMany)?;

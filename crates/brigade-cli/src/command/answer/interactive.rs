@@ -111,8 +111,7 @@ impl AnswerScreen<'_> {
     }
 
     async fn submit(&mut self, given: &GivenAnswer, tree: &Tree) -> Result<(), CliError> {
-        let open =
-            tree.pending_approvals().find(|open| open.session == given.session && open.call == given.call);
+        let open = tree.pending_approvals().find(|open| open.is(&given.session, &given.question));
         let Some(open) = open else { return Ok(()) };
         let text = answer(self.runtime, open, tree, &given.answer).await?;
         self.screen.set_footer(None);
@@ -128,7 +127,7 @@ async fn answer(
     tree: &Tree,
     answer: &Answer,
 ) -> Result<String, CliError> {
-    match runtime.answer(&open.session, open.call, answer.clone(), "the user").await {
+    match runtime.answer(&open.session, open.question(), answer.clone(), "the user").await {
         Ok(()) => Ok(confirmation(open, tree, answer)),
         Err(RunError::NoSuchApproval { .. }) => Ok(already_answered(open, tree)),
         Err(error) => Err(error.into()),

@@ -272,10 +272,10 @@ impl Conversation {
 
     /// Answers an approval request.
     pub(super) async fn answer(&self, given: &GivenAnswer) -> Result<(), RunError> {
-        let (session, call) = (&given.session, given.call);
+        let (session, question) = (&given.session, given.question.clone());
         match &self.open {
-            Some(open) => open.answer(session, call, given.answer.clone(), USER).await,
-            None => Err(RunError::NoSuchApproval { session: session.clone(), call }),
+            Some(open) => open.answer(session, question, given.answer.clone(), USER).await,
+            None => Err(RunError::NoSuchApproval { session: session.clone(), question }),
         }
     }
 

@@ -64,6 +64,7 @@ impl TextQuery {
             }
             Event::ToolEnded { output, .. } => self.excerpt(output.text.as_str()),
             Event::Asked { what, .. } => self.excerpt(what.as_str()),
+            Event::HostAsked { host, .. } => self.excerpt(&host.to_string()),
             Event::Compacted { summary, .. } => self.excerpt(summary.as_str()),
             Event::Ended { outcome, .. } => self.excerpt(outcome.text.as_str()),
             // Tasks and results of children are in their own logs.
@@ -73,6 +74,7 @@ impl TextQuery {
             | Event::Called { .. }
             | Event::ToolStarted { .. }
             | Event::Answered { .. }
+            | Event::HostAnswered { .. }
             | Event::LimitReached { .. }
             | Event::CancelAsked { .. } => None,
         }

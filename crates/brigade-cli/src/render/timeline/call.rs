@@ -1,6 +1,9 @@
 //! Tool call with everything that belongs to it.
 
+use std::borrow::Cow;
+
 use brigade_core::delegation::Outcome;
+use brigade_core::network::Target;
 use brigade_core::{CallId, Hash, SessionId, Spent, ToolCall, ToolOutput};
 use serde_json::{Map, Value};
 
@@ -67,10 +70,12 @@ pub(crate) struct Child<'a> {
     pub(super) at: u64,
 }
 
-/// Approval request for a call.
+/// Approval request for a call, or for a connection of a running call.
 pub(crate) struct ApprovalItem<'a> {
-    /// Reason for the request.
-    pub(crate) what: &'a str,
+    /// Reason for the request, after the host that it is about.
+    pub(crate) what: Cow<'a, str>,
+    /// Host that the call connects to.
+    pub(super) host: Option<&'a Target>,
     /// Answer and its author.
     pub(crate) answer: Option<String>,
 }
@@ -103,6 +108,16 @@ impl<'a> CallItem<'a> {
         self.at = at;
         self.before = before;
         self.after = after;
+    }
+
+    /// Adds an answer to its request. Only the first answer to a request about a host counts.
+    pub(super) fn approval_answered(&mut self, host: Option<&'a Target>, answer: String) {
+        let is_meant = |approval: &&mut ApprovalItem<'_>| approval.answer.is_none() && approval.host == host;
+        match self.approvals.iter_mut().rev().find(is_meant) {
+            Some(approval) => approval.answer = Some(answer),
+            None if host.is_some() => {}
+            None => self.approvals.push(ApprovalItem { what: "".into(), host, answer: Some(answer) }),
+        }
     }
 
     /// Whether the call failed.

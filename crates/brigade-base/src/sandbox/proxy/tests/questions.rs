@@ -46,7 +46,7 @@ async fn held_connections_of_a_host_share_one_question() {
     let (request, answer) = asked.recv().await.unwrap();
     assert_eq!(request.to_string(), "new.example:443");
     answer.send(false).unwrap();
-    assert!(rest(&mut other).await.contains("the sandbox does not allow this host"));
+    assert!(rest(&mut other).await.contains("the connection was not approved"));
     let response = setup.refused("CONNECT new.example:443 HTTP/1.1\r\n\r\n").await;
     assert!(response.starts_with("HTTP/1.1 403"), "{response}");
     assert!(asked.try_recv().is_err(), "a denial is not asked about again");
