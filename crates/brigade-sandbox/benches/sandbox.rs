@@ -6,10 +6,11 @@
 
 use std::ffi::OsString;
 use std::future::pending;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use brigade_sandbox::{Confinement, Enforcement, GuardCommand, Job, Sandbox, run};
+use brigade_sandbox::{Confinement, Enforcement, GuardCommand, Job, Layers, Sandbox, SandboxLimits, run};
 
 const RUNS: usize = 201;
 
@@ -48,11 +49,12 @@ async fn milliseconds(
     guard: &GuardCommand,
     workspace: &Path,
     sandbox: Option<&Sandbox>,
+    layers: Option<&Arc<Layers>>,
     expected: Enforcement,
 ) -> f64 {
     let confinement =
         sandbox.map_or(Confinement::None, |sandbox| Confinement::Sandbox(Box::new(sandbox.clone())));
-    let job = Job::new("true", workspace, "bench", confinement);
+    let job = Job::new("true", workspace, "bench", confinement).layers(layers.cloned());
     let started = Instant::now();
     let finished = run(guard, job, pending()).await.unwrap();
     let took = started.elapsed().as_secs_f64() * 1e3;
@@ -79,23 +81,47 @@ async fn main() {
         allow_landlock_only: true,
         ..Sandbox::default()
     };
+    // As a tree has it: with limits, and with caches whose changes are shared.
+    let tree = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let caches: Vec<PathBuf> = (0..6).map(|number| tree.path().join(format!("cache-{number}"))).collect();
+    caches.iter().for_each(|cache| std::fs::create_dir(cache).unwrap());
+    std::fs::create_dir(tree.path().join("layers")).unwrap();
+    let layers = Arc::new(Layers::below(tree.path().join("layers"), caches.clone()));
+    let limits = SandboxLimits { processes: Some(4096), ..SandboxLimits::default() };
+    let limited =
+        Sandbox { discarded: caches.into_iter().map(OsString::from).collect(), limits, ..sandbox.clone() };
+    // As in plan mode.
+    let plan = Sandbox {
+        discarded: [limited.discarded.clone(), vec![path.clone().into()]].concat(),
+        writable: Vec::new(),
+        ..limited.clone()
+    };
     let (own, other) = (guard(), guard_without_namespaces());
     let (mut plain, mut namespaces) = (vec![], vec![]);
+    let (mut of_tree, mut of_plan) = (vec![], vec![]);
     let (mut other_plain, mut landlock) = (vec![], vec![]);
     for _ in 0..RUNS {
-        plain.push(milliseconds(&own, &path, None, Enforcement::None).await);
-        namespaces.push(milliseconds(&own, &path, Some(&sandbox), Enforcement::Namespaces).await);
-        other_plain.push(milliseconds(&other, &path, None, Enforcement::None).await);
-        landlock.push(milliseconds(&other, &path, Some(&sandbox), Enforcement::Landlock).await);
+        plain.push(milliseconds(&own, &path, None, None, Enforcement::None).await);
+        namespaces.push(milliseconds(&own, &path, Some(&sandbox), None, Enforcement::Namespaces).await);
+        of_tree.push(milliseconds(&own, &path, Some(&limited), Some(&layers), Enforcement::Namespaces).await);
+        of_plan.push(milliseconds(&own, &path, Some(&plan), Some(&layers), Enforcement::Namespaces).await);
+        other_plain.push(milliseconds(&other, &path, None, None, Enforcement::None).await);
+        landlock
+            .push(milliseconds(&other, &path, Some(&limited), Some(&layers), Enforcement::Landlock).await);
     }
     let left = std::fs::read_dir(&path).unwrap().count();
     assert_eq!(left, 2, "placeholders were left behind");
     let (plain, namespaces) = (median(plain), median(namespaces));
+    let (of_tree, of_plan) = (median(of_tree), median(of_plan));
     let (other_plain, landlock) = (median(other_plain), median(landlock));
     println!("{:<58} {:>12}  bound", format!("what (median of {RUNS} interleaved runs)"), "figure");
     println!("{:<58} {plain:>9.2} ms", "`true` under a guard");
     println!("{:<58} {namespaces:>9.2} ms", "in a sandbox with namespaces");
     println!("{:<58} {:>9.2} ms  at most 20 ms", "  more than without", namespaces - plain);
+    println!("{:<58} {of_tree:>9.2} ms", "with limits and six shared caches");
+    println!("{:<58} {:>9.2} ms  at most 20 ms", "  more than without", of_tree - plain);
+    println!("{:<58} {of_plan:>9.2} ms", "and with a workspace whose changes are discarded");
+    println!("{:<58} {:>9.2} ms  at most 20 ms", "  more than without", of_plan - plain);
     println!("{:<58} {other_plain:>9.2} ms", "`true` under a guard without namespaces");
     println!("{:<58} {landlock:>9.2} ms", "in a sandbox with Landlock");
     println!("{:<58} {:>9.2} ms  at most 5 ms", "  more than without", landlock - other_plain);

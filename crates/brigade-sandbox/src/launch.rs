@@ -185,11 +185,11 @@ fn start_in_sandbox(
         Err(StartError::Command(reason)) => return Err(Report::CannotRun { reason }),
         Err(StartError::Sandbox(failure)) => failure,
     };
-    drop((placeholders, own_layers, groups));
+    drop((placeholders, own_layers));
     if !failure.is_unsupported || !sandbox.allow_landlock_only {
         return Err(Report::CannotConfine { reason: failure.reason });
     }
-    start_with_landlock(job, &sandbox, socket).map_err(|error| match error {
+    start_with_landlock(job, &sandbox, groups, socket).map_err(|error| match error {
         StartWithLandlockError::Report(report) => report,
         StartWithLandlockError::Rules(error) => Report::CannotConfine {
             reason: format!("{}, and cannot use Landlock instead: {error}", failure.reason),
@@ -239,6 +239,7 @@ enum StartWithLandlockError {
 fn start_with_landlock(
     job: &JobMessage,
     sandbox: &Sandbox,
+    groups: ControlGroups,
     socket: Option<&OwnedFd>,
 ) -> Result<Launched, StartWithLandlockError> {
     use StartWithLandlockError::{Report as Reported, Rules};
@@ -255,7 +256,6 @@ fn start_with_landlock(
     if let Some(temporary) = &sandbox.temporary {
         command.env("TMPDIR", temporary);
     }
-    let groups = ControlGroups::create(&sandbox.limits);
     let entries = groups.entries();
     os::set_up(&mut command, getpid(), resource_limits(&job.limits), move || {
         for entry in &entries {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use brigade_core::permission::{self, Permissions, ProtectedPaths};
 use brigade_core::project_files::{SecretName, secret_name};
@@ -12,6 +12,7 @@ use brigade_core::project_files::{SecretName, secret_name};
 use super::SandboxError;
 use super::protected::{git_files, redirection, redirections_of_submodules};
 use super::secrets;
+use crate::clock;
 
 /// Maximum number of files and directories in a workspace.
 const MAX_ENTRIES: usize = 100_000;
@@ -155,7 +156,7 @@ impl ScanCache {
 
     /// Identity and times of a file. `None` if they cannot show whether it changes.
     fn stamp(&mut self, path: &Path) -> Option<TimedStamp> {
-        let now = SystemTime::now();
+        let now = Duration::from_millis(clock::now());
         let metadata = path.symlink_metadata().ok().filter(|metadata| !metadata.is_symlink())?;
         let times = self.file_systems.entry(metadata.dev()).or_insert_with(|| times_of(path));
         (*times == Times::Reliable).then(|| TimedStamp { stamp: Stamp::of(&metadata), now })
@@ -165,19 +166,18 @@ impl ScanCache {
 /// Identity and times of a file, and the time at which they were read.
 struct TimedStamp {
     stamp: Stamp,
-    now: SystemTime,
+    /// Since 1970.
+    now: Duration,
 }
 
 impl TimedStamp {
     /// Whether every later change changes the times.
     fn is_settled(&self) -> bool {
-        let since = |(seconds, _): (i64, i64)| {
-            let time = UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))?;
-            self.now.duration_since(time).ok()
+        let age = |(seconds, _): (i64, i64)| {
+            self.now.checked_sub(Duration::from_secs(u64::try_from(seconds).ok()?))
         };
-        [self.stamp.modified, self.stamp.changed]
-            .into_iter()
-            .all(|time| since(time).is_some_and(|age| age >= SETTLED_AGE))
+        let times = [self.stamp.modified, self.stamp.changed];
+        times.into_iter().all(|time| age(time).is_some_and(|age| age >= SETTLED_AGE))
     }
 }
 

@@ -12,7 +12,10 @@ use crate::cli::support::{CommandResult, Home};
 const PLAN: [&str; 4] = ["--set", "sandbox.mode=workspace", "--mode", "plan"];
 
 fn home() -> Home {
-    let home = Home::outside_tmp();
+    prepared(Home::outside_tmp())
+}
+
+fn prepared(home: Home) -> Home {
     let git = "git init -q . && git config user.name n && git config user.email e@x && mkdir src && echo a > src/a && \
                echo .env > .gitignore && git add . && git commit -qm first";
     let output = Command::new("sh").args(["-c", git]).current_dir(home.work()).output().unwrap();
@@ -58,6 +61,15 @@ fn commands_work_in_plan_mode_and_change_nothing() {
     assert_eq!(files(&home), before);
     let output = run(&home, "ls src; test -e target || echo discarded", &[]);
     assert!(output.starts_with("a\ndiscarded\n"), "{output}");
+}
+
+#[test]
+fn workspace_below_tmp_is_discarded_too() {
+    let home = prepared(Home::new());
+    let before = files(&home);
+    let output = run(&home, "git log --format=%s; echo b > src/b; cat src/b; cat .env", &[]);
+    assert!(output.starts_with("first\nb\n") && !output.contains("CANARY"), "{output}");
+    assert_eq!(files(&home), before);
 }
 
 #[test]

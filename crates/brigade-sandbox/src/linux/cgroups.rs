@@ -2,13 +2,15 @@
 //!
 //! Whether groups can be created is found by trying: version 2 where a group was delegated to the user, or version 1.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, getpid};
 
+use super::placeholders::is_at;
 use crate::{SandboxLimit, SandboxLimits};
 
 /// Start of the names of groups.
@@ -17,8 +19,8 @@ const PREFIX: &str = "brigade-sandbox-";
 /// Number of attempts to remove a group whose last process has just exited.
 const REMOVE_ATTEMPTS: u32 = 50;
 
-/// Number of attempts to create a group that another guard takes for an old one.
-const CREATE_ATTEMPTS: u32 = 3;
+/// Number of names that are tried for a group.
+const MAX_NAMES: u32 = 100;
 
 /// Groups of one command. They are removed when this is dropped.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub(crate) struct ControlGroups {
 struct Group {
     directory: PathBuf,
     settings: Vec<Setting>,
+    /// Locked as long as a guard uses the group, so that no other guard takes it for an old one.
+    _lock: File,
 }
 
 /// Limit of a group.
@@ -89,21 +93,11 @@ impl ControlGroups {
     /// Moves a process that has not started others into the groups. A group that it cannot enter is removed.
     pub(crate) fn enter(&mut self, pid: Pid) {
         self.groups.retain(|group| {
-            let entered = (0..CREATE_ATTEMPTS).any(|_| {
-                let entered =
-                    fs::write(group.directory.join("cgroup.procs"), pid.as_raw_nonzero().to_string());
-                match entered {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        let _ = group.set_up();
-                        false
-                    }
-                    entered => entered.is_ok(),
-                }
-            });
-            if !entered {
+            let entered = fs::write(group.directory.join("cgroup.procs"), pid.as_raw_nonzero().to_string());
+            if entered.is_err() {
                 remove(&group.directory);
             }
-            entered
+            entered.is_ok()
         });
     }
 
@@ -132,11 +126,15 @@ pub(crate) fn remove_stale() {
 }
 
 fn remove_stale_in(hierarchies: &[Hierarchy]) {
-    for entry in
+    for entries in
         hierarchies.iter().flat_map(Hierarchy::parents).filter_map(|parent| fs::read_dir(parent).ok())
     {
-        for group in entry.flatten() {
-            if group.file_name().to_string_lossy().starts_with(PREFIX) {
+        for group in entries.flatten() {
+            let is_group = group.file_name().to_string_lossy().starts_with(PREFIX);
+            if is_group
+                && let Ok(lock) = File::open(group.path())
+                && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            {
                 let _ = fs::remove_dir(group.path());
             }
         }
@@ -198,19 +196,38 @@ impl Setting {
 }
 
 impl Group {
-    fn set_up(&self) -> io::Result<()> {
-        match fs::create_dir(&self.directory) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            created => created?,
+    /// Creates a group with a name that nothing has, and sets its limits.
+    fn create(parent: &Path, settings: &[Setting]) -> io::Result<Group> {
+        let own = getpid().as_raw_nonzero();
+        for number in 0..MAX_NAMES {
+            let directory = parent.join(format!("{PREFIX}{own}-{number}"));
+            match fs::create_dir(&directory) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                created => created?,
+            }
+            // Another guard may remove it before it is locked.
+            let Ok(lock) = File::open(&directory) else { continue };
+            if flock(&lock, FlockOperation::NonBlockingLockShared).is_err() || !is_at(&lock, &directory) {
+                continue;
+            }
+            let group = Group { directory, settings: settings.to_vec(), _lock: lock };
+            return match group.limit() {
+                Ok(()) => Ok(group),
+                Err(error) => {
+                    let _ = fs::remove_dir(&group.directory);
+                    Err(error)
+                }
+            };
         }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn limit(&self) -> io::Result<()> {
         for setting in &self.settings {
-            let file = setting.file().ok_or(io::ErrorKind::Unsupported)?;
+            let file = self.directory.join(setting.file().ok_or(io::ErrorKind::Unsupported)?);
             // The file exists only if the group has the controller.
-            let mut options = fs::OpenOptions::new();
-            io::Write::write_all(
-                &mut options.write(true).open(self.directory.join(file))?,
-                setting.value.to_string().as_bytes(),
-            )?;
+            let mut file = fs::OpenOptions::new().write(true).open(file)?;
+            io::Write::write_all(&mut file, setting.value.to_string().as_bytes())?;
             if let Some((file, value)) = setting.swap() {
                 // Not every system counts swap.
                 let _ = fs::write(self.directory.join(file), value.to_string());
@@ -249,15 +266,7 @@ impl Hierarchy {
     }
 
     fn create(&self, settings: &[Setting]) -> Option<Group> {
-        self.parents().into_iter().find_map(|parent| {
-            let directory = parent.join(format!("{PREFIX}{}", getpid().as_raw_nonzero()));
-            let group = Group { directory, settings: settings.to_vec() };
-            if group.set_up().is_ok() {
-                return Some(group);
-            }
-            let _ = fs::remove_dir(&group.directory);
-            None
-        })
+        self.parents().into_iter().find_map(|parent| Group::create(parent, settings).ok())
     }
 }
 

@@ -164,7 +164,7 @@ fn remove(path: &Path, lock: &File) {
 }
 
 /// Whether the open directory is still the one at this path.
-fn is_at(open: &File, path: &Path) -> bool {
+pub(super) fn is_at(open: &File, path: &Path) -> bool {
     match (open.metadata(), path.symlink_metadata()) {
         (Ok(open), Ok(found)) => (open.dev(), open.ino()) == (found.dev(), found.ino()),
         _ => false,

@@ -74,7 +74,7 @@ mod tests {
 
     fn read(files: &Files, path: &str) -> Result<String, String> {
         let content = files.read(path, 1000).map_err(|error| error.to_string())?;
-        Ok(String::from_utf8(content).unwrap())
+        Ok(String::from_utf8_lossy(&content).into_owned())
     }
 
     #[test]
