@@ -6,7 +6,7 @@ use brigade::Effect;
 use brigade::core::permission::{Mode, Permissions};
 use brigade::tool::{EditPlan, EditTool, Files};
 use brigade::{Tool, ToolContext, ToolOutput};
-use brigade_testing::{Script, call, reply};
+use brigade_testing::{Script, reply};
 use serde_json::json;
 
 use crate::run::support::Harness;
