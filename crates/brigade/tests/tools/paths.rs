@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use brigade::tool::{FileError, Workspace};
+use brigade_core::Hash;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags};
 
 use super::support::{SECRET, ToolHarness};
@@ -93,6 +94,43 @@ fn symlink_race_never_leaves_the_workspace() {
     assert!(unexpected.is_empty(), "{:?}", unexpected.first());
     assert!(inside > 0);
     assert!(!harness.outside().join("new").exists());
+}
+
+/// A link that changes between the check and the use never leads to a protected file.
+#[test]
+fn symlink_race_never_reaches_a_protected_file() {
+    let harness = ToolHarness::new();
+    harness.put("plain/settings.json", "plain").put("plain/.keep", "").put(".claude/settings.json", "kept");
+    harness.put("vars", "plain").put(".env", "SECRET");
+    harness.link("flip", "plain").link("next", ".claude").link("flop", "vars").link("last", ".env");
+    let over = AtomicBool::new(false);
+    let mut unexpected = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let [flip, next, flop, last] = ["flip", "next", "flop", "last"].map(|name| harness.path(name));
+            while !over.load(Ordering::Relaxed) {
+                for (one, other) in [(&flip, &next), (&flop, &last)] {
+                    let swapped = rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
+                    assert_eq!(swapped, Ok(()));
+                }
+            }
+        });
+        for attempt in 0..2000 {
+            match harness.files.read("flop", CAP) {
+                Ok(content) if content == b"plain" => {}
+                Err(FileError::ProtectedRealPath { .. } | FileError::Busy { .. }) => {}
+                other => unexpected.push(other),
+            }
+            if attempt % 10 == 0 {
+                let _ = harness.files.replace("flip/new.json", b"x", None);
+                let _ = harness.files.replace("flip/settings.json", b"x", Some(Hash::of(b"kept")));
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(unexpected.is_empty(), "{:?}", unexpected.first());
+    assert_eq!(harness.get(".claude/settings.json"), "kept");
+    assert!(!harness.path(".claude/new.json").exists());
 }
 
 #[test]
