@@ -271,7 +271,9 @@ fn doctor_initializes_external_agents() {
 fn external_agent_dies_with_a_killed_runner_and_is_not_retried() {
     let home = Home::new();
     let mut console = Console::new(&home);
-    home.write("home/config.json", &config(&home, json!({})));
+    // The agent reports its process id, which is another one in a sandbox.
+    let open = json!({ "acp": { "servers": { "fix": { "sandbox": { "mode": "off" } } } } });
+    home.write("home/config.json", &config(&home, open));
     let running = BackgroundRun::start(&home, delegating_script("!hang"), &[]);
     wait_until("it hangs", || notes(&home).contains("hang"));
     assert!(is_alive(&home));

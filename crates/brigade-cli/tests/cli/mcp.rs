@@ -285,7 +285,8 @@ fn tools_list_starts_servers_only_with_the_flag() {
 #[test]
 fn mcp_server_dies_with_a_killed_runner() {
     let home = Home::new();
-    home.write("home/config.json", &servers(&home, json!({})));
+    // The server reports its process id, which is another one in a sandbox.
+    home.write("home/config.json", &servers(&home, json!({ "sandbox": { "mode": "off" } })));
     let running = BackgroundRun::start(&home, calling_script("hang"), &["--mode", "auto"]);
     let notes = || std::fs::read_to_string(home.work().join("notes")).unwrap_or_default();
     wait_until("the call is under way", || notes().contains("hang "));

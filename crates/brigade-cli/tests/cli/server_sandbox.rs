@@ -6,11 +6,12 @@ use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use brigade_testing::{Script, TestProgram, call, reply};
 use serde_json::{Value, json};
 
-use crate::cli::support::{CommandResult, Home};
+use crate::cli::support::{BackgroundRun, CommandResult, Home};
 
 const SERVER: TestProgram = TestProgram::new(module_path!(), "server_entry");
 
@@ -351,7 +352,7 @@ fn doctor_lists_servers_with_their_sandbox() {
         done.stdout_contains(", sandbox workspace, network\n")
             .stdout_contains("sandbox workspace, network (read-only in mode plan, read-only in mode ask)");
     }
-    place.home.brigade(&["doctor"]).stdout_contains("bad: 1 tool, no sandbox");
+    place.home.brigade(&["doctor", "--set", "sandbox.mode=off"]).stdout_contains("bad: 1 tool, no sandbox");
 }
 
 /// Brigade needs its store, and confines its own agents.
@@ -426,5 +427,37 @@ fn brigade_as_an_agent_keeps_within_the_sandbox_of_its_role() {
         for name in ["inner", "grandchild"] {
             assert_eq!(place.path("work").join(name).exists(), writes, "{role}: {}", done.stdout);
         }
+    }
+}
+
+/// Whether a process with this argument is running, in whatever process namespace.
+fn is_running(argument: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes()))
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn killed_runner_leaves_no_process_of_a_server() {
+    let place = Place::new();
+    place.configure(json!({}));
+    // The fraction makes the process recognisable.
+    let seconds = |number: u32| format!("300.{}{number}", std::process::id());
+    let mcp = json!({ "command": format!("setsid sleep {} & sleep {}", seconds(1), seconds(2)) });
+    let mcp = Script::new().turns([call("mcp__bad__sh", mcp), reply("done")]);
+    let acp = delegating(&format!("setsid sleep {} & sleep {}", seconds(3), seconds(4)));
+    for (script, own) in [(mcp, [seconds(1), seconds(2)]), (acp, [seconds(3), seconds(4)])] {
+        let running = BackgroundRun::start(&place.home, script, &[&ON[..], &["--mode", "auto"]].concat());
+        wait_until("the server works", || own.iter().all(|argument| is_running(argument)));
+        running.signal(rustix::process::Signal::KILL);
+        wait_until("the server is gone", || !own.iter().any(|argument| is_running(argument)));
     }
 }
