@@ -134,6 +134,7 @@ fn entries_match_whole_labels_and_their_ports() {
         ("Example.COM.", "example.com:443", "example.co:443"),
         ("*.example.com", "a.example.com:443", "example.com:443"),
         ("*.example.com", "a.b.example.com:80", "aexample.com:443"),
+        ("*.example.com", "a.example.com:443", "evilexample.com:443"),
         ("*.example.com", "xn--a.example.com:443", "a.example.com.evil.com:443"),
         ("*.example.com:22", "git.example.com:22", "git.example.com:443"),
         ("10.0.0.5:5432", "10.0.0.5:5432", "10.0.0.5:443"),

@@ -87,9 +87,9 @@ impl Setup {
     /// Opens a tunnel and returns both ends.
     async fn tunnel(&self, to: &str) -> (TcpStream, TcpStream) {
         let mut client = self.open(&format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
-        let (server, _) = self.server.accept().await.unwrap();
+        let (server, _) = soon(self.server.accept()).await.unwrap();
         let mut established = [0; 39];
-        client.read_exact(&mut established).await.unwrap();
+        soon(client.read_exact(&mut established)).await.unwrap();
         assert_eq!(&established, b"HTTP/1.1 200 Connection established\r\n\r\n");
         (client, server)
     }
@@ -99,9 +99,14 @@ impl Setup {
     }
 }
 
+/// Waits for something that must happen. A test that waits for ever says nothing.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), future).await.expect("this happens at once")
+}
+
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    let _ = stream.read_to_end(&mut bytes).await;
+    let _ = soon(stream.read_to_end(&mut bytes)).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -152,7 +157,7 @@ async fn listed_hosts_are_reached_and_others_are_named() {
 
 #[tokio::test]
 async fn tunnel_needs_the_tls_handshake_of_its_host() {
-    let setup = Setup::new(&["ok.com", "ok.com:8443", "*.ok.com"]).await;
+    let setup = Setup::new(&["ok.com", "ok.com:443", "ok.com:8443", "*.ok.com"]).await;
     let hello = client_hello("ok.com");
     for to in ["ok.com:443", "OK.com.:443", "ok.com:8443"] {
         let (mut client, mut server) = setup.tunnel(to).await;
@@ -164,7 +169,7 @@ async fn tunnel_needs_the_tls_handshake_of_its_host() {
         client.write_all(b"more").await.unwrap();
         client.shutdown().await.unwrap();
         let mut received = Vec::new();
-        server.read_to_end(&mut received).await.unwrap();
+        soon(server.read_to_end(&mut received)).await.unwrap();
         assert_eq!(received, [&hello[..], b"more"].concat(), "{to}");
     }
     let (evil, other) = (client_hello("evil.com"), client_hello("www.ok.com"));
@@ -204,9 +209,9 @@ async fn early_bytes_of_a_tunnel_are_checked_too() {
         let mut client = TcpStream::connect(setup.proxy).await.unwrap();
         client.write_all(&[&request[..], &hello].concat()).await.unwrap();
         client.shutdown().await.unwrap();
-        let (mut server, _) = setup.server.accept().await.unwrap();
+        let (mut server, _) = soon(setup.server.accept()).await.unwrap();
         let mut received = Vec::new();
-        server.read_to_end(&mut received).await.unwrap();
+        soon(server.read_to_end(&mut received)).await.unwrap();
         assert_eq!(received == hello, arrives);
         assert!(arrives || received.is_empty());
     }
@@ -217,11 +222,11 @@ async fn request_is_forwarded_once() {
     let setup = Setup::new(&["ok.com"]).await;
     let post = "POST http://ok.com/x HTTP/1.1\r\nHost: ok.com\r\nContent-Length: 4\r\nProxy-Connection: keep-alive\r\n\r\n";
     let mut client = setup.open(&format!("{post}bo")).await;
-    let (mut server, _) = setup.server.accept().await.unwrap();
+    let (mut server, _) = soon(setup.server.accept()).await.unwrap();
     client.write_all(b"dy").await.unwrap();
     let expected = "POST /x HTTP/1.1\r\nHost: ok.com\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody";
     let mut received = vec![0; expected.len()];
-    server.read_exact(&mut received).await.unwrap();
+    soon(server.read_exact(&mut received)).await.unwrap();
     assert_eq!(String::from_utf8(received).unwrap(), expected);
     server.write_all(b"HTTP/1.1 200 OK\r\n\r\nanswer").await.unwrap();
     server.shutdown().await.unwrap();
@@ -233,7 +238,7 @@ async fn request_is_forwarded_once() {
     let response = setup.refused(&format!("{post}body{second}")).await;
     assert!(response.starts_with("HTTP/1.1 400"), "{response}");
     let mut client = setup.open(post).await;
-    let (mut server, _) = setup.server.accept().await.unwrap();
+    let (mut server, _) = soon(setup.server.accept()).await.unwrap();
     client.write_all(format!("body{second}").as_bytes()).await.unwrap();
     assert_eq!(rest(&mut server).await, expected);
     assert_eq!(rest(&mut client).await, "");

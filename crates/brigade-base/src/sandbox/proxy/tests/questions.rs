@@ -30,20 +30,20 @@ async fn held_connections_of_a_host_share_one_question() {
     let setup = Setup::with(&["ok.com"], decider, &ANSWERS).await;
     let connect = "CONNECT new.example:8443 HTTP/1.1\r\n\r\n";
     let (mut first, mut second) = (setup.open(connect).await, setup.open(connect).await);
-    let (request, answer) = asked.recv().await.unwrap();
+    let (request, answer) = soon(asked.recv()).await.unwrap();
     assert_eq!(request, HostRequest::new("new.example", 8443));
     assert!(setup.connected().is_empty(), "nothing is connected to before the answer");
     answer.send(true).unwrap();
     for client in [&mut first, &mut second] {
-        let _server = setup.server.accept().await.unwrap();
+        let _server = soon(setup.server.accept()).await.unwrap();
         let mut status = [0; 12];
-        client.read_exact(&mut status).await.unwrap();
+        soon(client.read_exact(&mut status)).await.unwrap();
         assert_eq!(&status, b"HTTP/1.1 200");
     }
     // The answer holds for this port of this host.
     drop(setup.tunnel("new.example:8443").await);
     let mut other = setup.open("CONNECT new.example:443 HTTP/1.1\r\n\r\n").await;
-    let (request, answer) = asked.recv().await.unwrap();
+    let (request, answer) = soon(asked.recv()).await.unwrap();
     assert_eq!(request.to_string(), "new.example:443");
     answer.send(false).unwrap();
     assert!(rest(&mut other).await.contains("the connection was not approved"));
@@ -65,7 +65,7 @@ async fn addresses_that_are_not_public_are_never_asked_about() {
     assert!(asked.try_recv().is_err());
     // A name that was allowed still does not lead there.
     let mut client = setup.open("CONNECT rebound.example:443 HTTP/1.1\r\n\r\n").await;
-    asked.recv().await.unwrap().1.send(true).unwrap();
+    soon(asked.recv()).await.unwrap().1.send(true).unwrap();
     assert!(rest(&mut client).await.contains("an address of this machine"));
     assert!(setup.connected().is_empty());
 }
@@ -78,7 +78,7 @@ async fn open_questions_are_bounded_and_withdrawn() {
     let mut questions = Vec::new();
     for number in 0..HostDecider::MAX_OPEN {
         held.push(setup.open(&format!("CONNECT h{number}.example:443 HTTP/1.1\r\n\r\n")).await);
-        questions.push(asked.recv().await.unwrap());
+        questions.push(soon(asked.recv()).await.unwrap());
     }
     let response = setup.refused("CONNECT other.example:443 HTTP/1.1\r\n\r\n").await;
     assert!(response.contains("too many other hosts wait for the user's decision"), "{response}");
@@ -86,10 +86,10 @@ async fn open_questions_are_bounded_and_withdrawn() {
     questions.remove(0).1.send(false).unwrap();
     assert!(rest(&mut held.remove(0)).await.starts_with("HTTP/1.1 403"));
     let _more = setup.open("CONNECT other.example:443 HTTP/1.1\r\n\r\n").await;
-    questions.push(asked.recv().await.unwrap());
+    questions.push(soon(asked.recv()).await.unwrap());
     drop(setup.task);
     for (_, mut answer) in questions {
-        answer.closed().await;
+        soon(answer.closed()).await;
     }
 }
 
