@@ -10,6 +10,7 @@ pub mod jitter;
 pub mod model;
 pub mod process;
 pub mod project_files;
+pub mod redactor;
 pub mod sandbox;
 mod secret;
 pub mod store;

@@ -43,7 +43,7 @@ mod runner;
 mod stale;
 mod usage;
 
-pub use ancestors::runs_under;
+pub use ancestors::guards_above;
 pub use confinement::{Confinement, Enforcement, Network, Sandbox, SandboxLimits};
 pub use error::GuardError;
 pub use guard::guard_main;

@@ -21,6 +21,7 @@ use crate::error::{CliError, Exit};
 use crate::follow::RunView;
 use crate::output;
 use crate::progress;
+use crate::redaction;
 use crate::render::{self, ExportedRun, OutputDetail, TreeDetail};
 use crate::report;
 use crate::sanitize;
@@ -30,10 +31,10 @@ use crate::setup;
 use crate::store_advice;
 use crate::terminal;
 use crate::units;
-use args::{ExportFormat, SessionsCommand, SessionsExport, SessionsList};
+use args::{ExportFormat, SessionsExport, SessionsList};
 use list::ListLimit;
 
-pub(crate) use args::SessionsArgs;
+pub(crate) use args::{SessionsArgs, SessionsCommand};
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, sessions: SessionsArgs) -> Result<Exit, CliError> {
@@ -90,7 +91,8 @@ impl SessionsContext<'_> {
     }
 
     async fn show(&self, session: &SessionId, full: bool) -> Result<Exit, CliError> {
-        let (records, fault) = self.store.read_prefix(session).await?;
+        let (mut records, fault) = self.store.read_prefix(session).await?;
+        redaction::records(&mut records);
         if records.is_empty() && fault.is_none() {
             return Err(StoreError::UnknownSession(session.clone()).into());
         }
@@ -143,7 +145,8 @@ impl SessionsContext<'_> {
         let mut after = Cursor::START;
         let fault = loop {
             match self.store.tail(root, after, 10_000).await {
-                Ok(page) => {
+                Ok(mut page) => {
+                    redaction::records(&mut page);
                     let Some(last) = page.last() else { break None };
                     after = last.pos;
                     for record in &page {

@@ -7,7 +7,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Environment;
+use brigade::Secret;
+
+use super::{Environment, Settings};
 use crate::error::CliError;
 
 /// Parts of names that mark the value as a secret.
@@ -114,6 +116,32 @@ impl ShellEnv {
     }
 }
 
+impl Settings {
+    /// Secrets in the environment: keys, and values of variables that commands do not get.
+    pub(crate) fn environment_secrets(&self) -> Vec<Secret> {
+        let is_key = |name: &str| self.has_key_in(name);
+        let withheld = self.shell.all_withheld(&self.environment, is_key);
+        let secret_names = withheld.into_iter().filter(|(name, reason)| match reason {
+            Withheld::Name | Withheld::Value | Withheld::Provider | Withheld::Denied => true,
+            Withheld::BrigadeVariable => has_secret_name(name) && !name.ends_with("_ENV"),
+        });
+        let names = self.environment.variable_names.iter().map(|(name, _)| name.as_str());
+        let names = secret_names.map(|(name, _)| name).chain(names.filter(|name| is_key(name)));
+        names.filter_map(|name| self.environment.secret(name)).collect()
+    }
+}
+
+/// Whether a variable looks like a secret.
+pub(crate) fn is_secret_variable(name: &str, value: &str) -> bool {
+    has_secret_name(name) || (name != "PATH" && has_password(value))
+}
+
+fn has_secret_name(name: &str) -> bool {
+    let upper = name.to_uppercase();
+    SECRET_PARTS.iter().any(|part| upper.contains(part))
+        || SECRET_SUFFIXES.iter().any(|end| upper.ends_with(end))
+}
+
 /// Whether a variable can be part of the environment of commands at all: it is valid text and does not describe
 /// another shell.
 pub(super) fn can_pass_on(name: &str, value: Option<&str>) -> bool {
@@ -122,13 +150,10 @@ pub(super) fn can_pass_on(name: &str, value: Option<&str>) -> bool {
 
 /// Reason to withhold a variable that follows from its name and value alone.
 pub(super) fn withheld(name: &str, value: &str) -> Option<Withheld> {
-    let upper = name.to_uppercase();
-    if upper.starts_with(BRIGADE_PREFIX) {
+    if name.to_uppercase().starts_with(BRIGADE_PREFIX) {
         return Some(Withheld::BrigadeVariable);
     }
-    let has_secret_name = SECRET_PARTS.iter().any(|part| upper.contains(part))
-        || SECRET_SUFFIXES.iter().any(|end| upper.ends_with(end));
-    if has_secret_name {
+    if has_secret_name(name) {
         return Some(Withheld::Name);
     }
     (name != "PATH" && has_password(value)).then_some(Withheld::Value)
