@@ -18,6 +18,7 @@ mod notify;
 mod output;
 mod presets;
 mod preview;
+mod private_files;
 mod progress;
 mod project_context;
 mod redaction;

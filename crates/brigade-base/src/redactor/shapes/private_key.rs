@@ -17,6 +17,8 @@ const MAX_NAME_BYTES: usize = 40;
 const MAX_BLOCK_BYTES: usize = 32 << 10;
 /// Maximum number of header lines before the key.
 const MAX_HEADER_LINES: usize = 8;
+/// Maximum length of a path with a line number.
+const MAX_LOCATION_BYTES: usize = 256;
 /// Minimum length of the first line of a key.
 const MIN_FIRST_LINE_BYTES: usize = 40;
 
@@ -87,18 +89,32 @@ fn skip_decoration(bytes: &[u8], from: usize, limit: usize) -> usize {
     let mut at = from;
     while at < limit {
         let rest = bytes.get(at..limit).unwrap_or_default();
-        let number = run(rest, 0, |byte| byte.is_ascii_digit());
+        let location = location(rest);
         at += match rest {
             [b'-', b'-', ..] => break,
             [b'\\', b'n' | b'r' | b't', ..] => 2,
             [b' ' | b'\t' | b'\r' | b'\n' | b'\\' | b'"' | b'\'' | b',' | b'|' | b'>' | b'+' | b'-', ..] => 1,
-            _ if number > 0 && rest.get(number).is_some_and(|byte| matches!(byte, b':' | b'-' | b'\t')) => {
-                number + 1
-            }
+            _ if location > 0 => location,
             _ => break,
         };
     }
     at.min(limit)
+}
+
+/// Length of the place in a file that a search wrote at the start of a line: `12:`, `a.pem:12:` or `a.pem-12-`.
+fn location(line: &[u8]) -> usize {
+    let line = line.get(..line.len().min(MAX_LOCATION_BYTES)).unwrap_or_default();
+    let path =
+        run(line, 0, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'/' | b'-' | b':'));
+    let place = line.get(..path).unwrap_or_default();
+    let ends = place.iter().enumerate().rev().filter(|(_, byte)| matches!(byte, b':' | b'-'));
+    let is_number = |end: usize| {
+        let before = place.get(..end).unwrap_or_default();
+        let digits = super::trailing(before, |byte| byte.is_ascii_digit());
+        let separator = end.checked_sub(digits + 1).and_then(|at| before.get(at));
+        digits > 0 && separator.is_none_or(|byte| matches!(byte, b':' | b'-'))
+    };
+    ends.map(|(end, _)| end).find(|end| is_number(*end)).map_or(0, |end| end + 1)
 }
 
 /// Length of the rest of a line with its end, which may be escaped.

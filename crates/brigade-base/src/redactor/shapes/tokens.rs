@@ -12,6 +12,9 @@ pub(super) const JWT: &str = "JSON Web Token";
 const JWT_START: &[u8] = b"eyJ";
 const MIN_JWT_PART_BYTES: usize = 10;
 
+/// Minimum number of random characters of a key whose end was cut.
+const MIN_CUT_BYTES: usize = 8;
+
 /// Minimum number of random characters of a key that starts with `sk-` and a name that is not known.
 const MIN_GENERIC_RUN_BYTES: usize = 20;
 
@@ -186,15 +189,30 @@ impl Shape {
             length -= super::trailing(body.get(..length)?, |byte| byte == b'.');
         }
         let random = body.get(..length)?;
+        let is_cut = length >= MIN_CUT_BYTES && self.alphabet.has_own_prefix() && is_cut(body.get(length..)?);
         let is_long_enough = match self.length {
-            Min(min) => length >= min,
-            Exact(exact) => length == exact && !body.get(length).copied().is_some_and(is_word_byte),
+            Min(min) => length >= min || is_cut,
+            Exact(exact) => {
+                let is_complete = length == exact && !body.get(length).copied().is_some_and(is_word_byte);
+                is_complete || (length < exact && is_cut)
+            }
         };
         (is_long_enough && self.alphabet.is_random(random)).then_some(self.prefix.len() + length)
     }
 }
 
+/// Whether a text was cut here: it ends, or an ellipsis follows.
+fn is_cut(rest: &[u8]) -> bool {
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    rest.is_empty() || rest.starts_with("…".as_bytes()) || rest.starts_with(b"...")
+}
+
 impl Alphabet {
+    /// Whether the prefix is enough to recognise a key of which only the beginning is left.
+    fn has_own_prefix(self) -> bool {
+        !matches!(self, Generic)
+    }
+
     fn contains(self, byte: u8) -> bool {
         match self {
             Plain => byte.is_ascii_alphanumeric(),

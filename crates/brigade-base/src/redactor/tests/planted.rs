@@ -106,6 +106,21 @@ fn tokens_inside_words_and_placeholders_are_kept() {
 }
 
 #[test]
+fn token_whose_end_was_cut_is_redacted() {
+    for (token, label) in tokens()
+        .into_iter()
+        .filter(|(_, label)| !["API key", "JSON Web Token", "Slack token"].contains(label))
+    {
+        // One third of it is left.
+        let cut = &token[..token.len() - 2 * (token.len() - 14) / 3];
+        for end in ["", " …", "...", "…"] {
+            let redacted = Redactor::default().redact(&format!("key={cut}{end}")).into_owned();
+            assert_eq!(redacted, format!("key=[redacted: {label}]{end}"), "{cut}");
+        }
+    }
+}
+
+#[test]
 fn values_are_redacted_by_their_names() {
     let aws = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzKEY";
     let bearer = &ALNUM[..24];
@@ -139,6 +154,10 @@ fn private_keys_are_redacted_in_every_notation() {
     let plain = key.trim_end();
     let numbered: Vec<String> =
         plain.lines().enumerate().map(|(at, line)| format!("{}:{line}", at + 1)).collect();
+    let found: Vec<String> =
+        plain.lines().enumerate().map(|(at, line)| format!("src/a-b.pem:{}: {line}", at + 1)).collect();
+    let context: Vec<String> =
+        plain.lines().enumerate().map(|(at, line)| format!("a.pem-{}-{line}", at + 1)).collect();
     let diff: Vec<String> = plain.lines().map(|line| format!("+{line}")).collect();
     let cut = plain.split("-----END").next().unwrap();
     let encrypted =
@@ -146,6 +165,8 @@ fn private_keys_are_redacted_in_every_notation() {
     let texts = [
         plain.to_owned(),
         numbered.join("\n"),
+        found.join("\n"),
+        context.join("\n"),
         diff.join("\n"),
         plain.replace('\n', "\\n"),
         plain.replace('\n', "\r\n"),
