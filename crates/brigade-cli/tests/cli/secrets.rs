@@ -241,8 +241,7 @@ fn edit_never_writes_the_text_that_replaces_a_secret() {
     ];
     for edit in refused {
         let done = home.run(Script::new().turns([read(), edit, reply("{results}")]), &["--mode", "edit"]);
-        done.exits_with(0)
-            .stdout_contains("which stands for a secret that you cannot see. Nothing was written.");
+        done.exits_with(0).stdout_contains("in place of a secret that you cannot see. Nothing was written.");
         assert_eq!(text(home.work().join("config.ini")), before);
         assert!(!home.work().join("new.ini").exists());
     }
@@ -260,8 +259,8 @@ fn edit_never_writes_the_text_that_replaces_a_secret() {
     assert_eq!(text(home.work().join("config.ini")), before.replace("old", "new"));
     assert_clean("the output", &done.stdout);
     // A file that documents the text can still be edited.
-    home.write("work/docs.md", &format!("{marker} stands for a token.\n"));
-    let edit = call("edit_file", json!({ "path": "docs.md", "old": "stands for", "new": "replaces" }));
+    home.write("work/docs.md", &format!("{marker} hides a token.\n"));
+    let edit = call("edit_file", json!({ "path": "docs.md", "old": "hides", "new": "replaces" }));
     let read = call("read_file", json!({ "path": "docs.md" }));
     home.run(Script::new().turns([read, edit, reply("done")]), &["--mode", "edit"]).exits_with(0);
     assert_eq!(text(home.work().join("docs.md")), format!("{marker} replaces a token.\n"));

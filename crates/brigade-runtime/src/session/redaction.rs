@@ -29,7 +29,7 @@ pub(super) fn check_edit(plan: &EditPlan, files: &Files) -> Result<(), ToolOutpu
     }
     let path = escape_controls(&plan.path);
     Err(ToolOutput::error(format!(
-        "cannot write {path}: the new content contains `{marker}`, which stands for a secret that you cannot see. \
+        "cannot write {path}: the new content contains `{marker}`, in place of a secret that you cannot see. \
          Nothing was written. Use `edit_file` on the text around it."
     )))
 }
@@ -38,7 +38,7 @@ pub(super) fn check_edit(plan: &EditPlan, files: &Files) -> Result<(), ToolOutpu
 pub(super) fn explain_marker(arguments: &str, output: ToolOutput) -> ToolOutput {
     let Some(marker) = markers(arguments).next() else { return output };
     ToolOutput::error(format!(
-        "{}\n`{marker}` stands for a secret that you cannot see. Replace the text around it.",
+        "{}\n`{marker}` replaces a secret that you cannot see. Replace the text around it.",
         output.text
     ))
 }
