@@ -34,8 +34,12 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     redactor().redact_json(text)
 }
 
-/// Event without secrets, arguments of calls included.
-pub(crate) fn event(event: &Event) -> Cow<'_, Event> {
+/// Event without secrets, arguments of calls included. An approval request is redacted when it is rendered, because its
+/// effect is computed from the exact arguments.
+fn event(event: &Event) -> Cow<'_, Event> {
+    if matches!(event, Event::Asked { .. }) {
+        return Cow::Borrowed(event);
+    }
     match redactor().shown(event) {
         Cow::Borrowed(_) => Cow::Borrowed(event),
         Cow::Owned(shown) => Cow::Owned(shown),

@@ -194,7 +194,7 @@ pub(crate) async fn run_settings(
 /// External agents, and the problems of those that cannot be used. Does not start them.
 pub(crate) fn external_agents(settings: &Settings) -> Result<(Acp, Vec<(String, String)>), CliError> {
     let (servers, problems) = settings.acp_servers(&guard_command()?);
-    Ok((Acp::new(servers), problems))
+    Ok((Acp::redacting(servers, redaction::of_settings(settings)), problems))
 }
 
 /// Starts the MCP servers. Problems are reported, and the run continues without the affected servers.

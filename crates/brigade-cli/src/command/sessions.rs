@@ -106,7 +106,7 @@ impl SessionsContext<'_> {
             let outputs = if full || self.global.verbose { OutputDetail::Full } else { OutputDetail::Folded };
             let colour = terminal::stdout_colour(&self.settings.environment);
             let room = terminal::stdout_columns();
-            output::raw(&render::transcript(&records, outputs, colour, room))?;
+            output::raw(&redaction::text(&render::transcript(&records, outputs, colour, room)))?;
             for (key, value) in view.tree.node(session).and_then(Node::metadata).unwrap_or_default() {
                 output::text(&format!("{key}: {}", sanitize::line(&value)))?;
             }
@@ -187,7 +187,7 @@ impl SessionsContext<'_> {
                 } else {
                     render::export_html(&run)
                 };
-                (printed, fault)
+                (redaction::text(&printed).into_owned(), fault)
             }
         };
         match file {

@@ -16,6 +16,8 @@ use crate::error::CliError;
 const SECRET_PARTS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
 /// Suffixes of names that mark the value as a secret.
 const SECRET_SUFFIXES: [&str; 4] = ["_PASS", "_PWD", "_PAT", "_AUTH"];
+/// Suffixes of variables whose value is no secret, but names one.
+const NAMING_SUFFIXES: [&str; 5] = ["_DIR", "_ENV", "_FILE", "_NAME", "_PATH"];
 /// Prefix of our own variables.
 pub(super) const BRIGADE_PREFIX: &str = "BRIGADE_";
 /// Variables that describe the user's shell and are wrong for another one.
@@ -122,8 +124,11 @@ impl Settings {
         let is_key = |name: &str| self.has_key_in(name);
         let withheld = self.shell.all_withheld(&self.environment, is_key);
         let secret_names = withheld.into_iter().filter(|(name, reason)| match reason {
-            Withheld::Name | Withheld::Value | Withheld::Provider | Withheld::Denied => true,
-            Withheld::BrigadeVariable => has_secret_name(name) && !name.ends_with("_ENV"),
+            Withheld::Provider => true,
+            Withheld::Name | Withheld::Value | Withheld::Denied | Withheld::BrigadeVariable => {
+                let value = self.environment.variable(name).unwrap_or_default();
+                is_secret_variable(name, &value) && !NAMING_SUFFIXES.iter().any(|end| name.ends_with(end))
+            }
         });
         let names = self.environment.variable_names.iter().map(|(name, _)| name.as_str());
         let names = secret_names.map(|(name, _)| name).chain(names.filter(|name| is_key(name)));

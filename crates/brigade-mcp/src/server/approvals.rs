@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
+use brigade_base::redactor::Redactor;
 use brigade_core::approval::Choice;
 use brigade_core::event::Answer;
 use brigade_core::text::Text;
@@ -56,7 +57,10 @@ pub(crate) fn can_elicit(context: &RequestContext<RoleServer>) -> bool {
 impl ApprovalRequest {
     /// The approval that an event requests, in its tree.
     pub(crate) fn of(record: &Record, tree: &Tree) -> Option<ApprovalRequest> {
-        let Event::Asked { call, what, why, always, .. } = &record.event else { return None };
+        // Configured secrets were redacted when the call was recorded.
+        let redactor = Redactor::default();
+        let event = redactor.shown(&record.event);
+        let Event::Asked { call, what, why, always, .. } = &*event else { return None };
         let (shown, hidden) = match what {
             Text::Inline(what) => text::one_line_and_rest(what, MAX_CALL_BYTES),
             Text::Spilled(_) => (String::new(), what.len()),
