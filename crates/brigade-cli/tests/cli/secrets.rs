@@ -149,8 +149,8 @@ fn keys_in_memories_are_redacted_when_they_are_found() {
 fn keys_that_a_model_writes_are_redacted_while_they_arrive() {
     let home = Home::new();
     let text = key_file();
-    for chunks in [1, 3, text.len() / 5] {
-        let script = Script::new().turns([reply(&text).chunks(chunks)]);
+    for chunks in [1, 40] {
+        let script = Script::new().turns([reply(&text).chunks(chunks).chunk_delay_ms(20)]);
         let done = home.run(script, &["--output-format", "stream-json"]);
         done.exits_with(0).stdout_contains("[redacted: GitHub token]").stdout_contains("\"delta\"");
         let deltas: String = done
