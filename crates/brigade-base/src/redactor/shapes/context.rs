@@ -45,9 +45,6 @@ pub(super) fn value(bytes: &[u8], at: usize) -> Option<Span> {
 /// A credential after `Authorization` and a scheme.
 fn authorization(bytes: &[u8], at: usize) -> Option<Span> {
     let name_end = at + prefix(bytes, at, b"authorization")?;
-    if !begins_word(bytes, at) {
-        return None;
-    }
     let scheme_start = name_end + separators(bytes, name_end);
     let scheme = SCHEMES.iter().find_map(|scheme| prefix(bytes, scheme_start, scheme))?;
     let gap = run(bytes, scheme_start + scheme, |byte| byte == b' ');

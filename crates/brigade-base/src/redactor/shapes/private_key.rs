@@ -17,6 +17,8 @@ const MAX_NAME_BYTES: usize = 40;
 const MAX_BLOCK_BYTES: usize = 32 << 10;
 /// Maximum number of header lines before the key.
 const MAX_HEADER_LINES: usize = 8;
+/// Maximum length of a header line.
+const MAX_HEADER_BYTES: usize = 512;
 /// Maximum length of a path with a line number.
 const MAX_LOCATION_BYTES: usize = 256;
 /// Minimum length of the first line of a key.
@@ -58,7 +60,7 @@ fn first_line(bytes: &[u8], body: usize, limit: usize) -> Option<usize> {
         if run(bytes, at, is_base64_byte) >= MIN_FIRST_LINE_BYTES {
             return Some(at);
         }
-        let length = line_length(bytes, at, limit);
+        let length = line_length(bytes, at, limit.min(at + MAX_HEADER_BYTES));
         bytes.get(at..at + length).filter(|line| line.contains(&b':'))?;
         at += length;
     }

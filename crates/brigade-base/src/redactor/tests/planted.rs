@@ -136,6 +136,10 @@ fn values_are_redacted_by_their_names() {
             format!("\"Authorization\": \"Basic {}\"", "dXNlcjpwYXNz"),
             format!("\"Authorization\": \"Basic {marker}\""),
         ),
+        (
+            format!("Proxy-Authorization: Basic {}", "dXNlcjpwYXNz"),
+            format!("Proxy-Authorization: Basic {marker}"),
+        ),
         (format!("sent Bearer {bearer}. Then"), format!("sent Bearer {marker}. Then")),
         (
             format!("postgres://me:{}@db.example/app", "p@ss:w0rd"),
