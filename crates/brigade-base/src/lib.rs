@@ -11,6 +11,7 @@ pub mod model;
 pub mod pinned_files;
 pub mod private_files;
 pub mod process;
+pub mod redactor;
 pub mod sandbox;
 mod secret;
 pub mod store;

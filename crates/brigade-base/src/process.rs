@@ -27,6 +27,14 @@ pub fn guard_tag(session: &SessionId, call: CallId) -> String {
     format!("{session}:{call}")
 }
 
+/// Prefixes of the tags of servers.
+const SERVER_TAGS: [&str; 2] = ["mcp:", "acp:"];
+
+/// Whether a tag is that of a server's guard, and not that of a call.
+pub fn is_server_tag(tag: &str) -> bool {
+    SERVER_TAGS.iter().any(|prefix| tag.starts_with(prefix))
+}
+
 /// A server that is started as a child process.
 #[derive(Debug, Clone)]
 pub struct StdioCommand {

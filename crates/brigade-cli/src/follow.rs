@@ -18,6 +18,7 @@ use crate::clock;
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::progress::Progress;
+use crate::redaction;
 use crate::render::truncate_at_word;
 use crate::sanitize;
 use crate::settings::Settings;
@@ -83,7 +84,8 @@ impl RunView {
         store: &dyn Store,
         root: &SessionId,
     ) -> Result<(RunView, Vec<Record>), CliError> {
-        let records = store.tail(root, Cursor::START, usize::MAX).await?;
+        let mut records = store.tail(root, Cursor::START, usize::MAX).await?;
+        redaction::records(&mut records);
         let mut view = RunView::new(root.clone());
         records.iter().for_each(|record| view.apply(record));
         Ok((view, records))
@@ -358,7 +360,7 @@ pub(crate) async fn follow(
             }
             live = events.next() => {
                 let Some(live) = live else { break run.result().await };
-                on_event(&live, &mut view, progress)?;
+                on_event(live, &mut view, progress)?;
                 show_queued(&mut events, &mut view, progress)?;
                 listener.look(&view, progress)?;
                 attention.look(&view.tree);
@@ -390,13 +392,14 @@ pub(crate) async fn follow(
 /// Handles the events that are already queued.
 fn show_queued(events: &mut RunEvents, view: &mut RunView, progress: &mut Progress) -> Result<(), CliError> {
     while let Some(live) = events.try_next() {
-        on_event(&live, view, progress)?;
+        on_event(live, view, progress)?;
     }
     progress.flush()
 }
 
 /// Handles an event of a stream.
-pub(crate) fn on_event(live: &RunEvent, view: &mut RunView, progress: &mut Progress) -> Result<(), CliError> {
-    view.take(live);
-    progress.on_event(live, view)
+pub(crate) fn on_event(live: RunEvent, view: &mut RunView, progress: &mut Progress) -> Result<(), CliError> {
+    let live = redaction::run_event(live);
+    view.take(&live);
+    progress.on_event(&live, view)
 }

@@ -3,6 +3,7 @@
 mod approval_prompt;
 mod args;
 mod attention;
+mod caller;
 mod clock;
 mod command;
 mod diagnostics;
@@ -17,8 +18,10 @@ mod notify;
 mod output;
 mod presets;
 mod preview;
+mod private_files;
 mod progress;
 mod project_context;
+mod redaction;
 mod render;
 mod report;
 mod sanitize;
@@ -67,7 +70,8 @@ fn main() {
         exit_process(0);
     }
     if std::env::args_os().nth(1).is_some_and(|argument| argument == DEMO_ARG) {
-        exit_process(exit_code(command::demo::worker_main(std::env::args_os().skip(2))));
+        let worker = || command::demo::worker_main(std::env::args_os().skip(2));
+        exit_process(exit_code(caller::check_demo().and_then(|()| worker())));
     }
     let args = Args::try_parse().unwrap_or_else(|error| print_usage_error(error));
     exit_process(exit_code(diagnostics::install().and_then(|()| dispatch(args))));
@@ -98,6 +102,7 @@ fn protect_memory() -> rustix::io::Result<()> {
 
 fn dispatch(args: Args) -> Result<Exit, CliError> {
     let Args { global, command } = args;
+    caller::check(&command)?;
     match command {
         Command::Run(run) => command::run::run(global, run),
         Command::Chat(chat) => command::chat::run(global, chat),

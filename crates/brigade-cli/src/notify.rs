@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 use crate::render::fit;
 use crate::sanitize;
 
+/// Tag of its guard.
+pub(crate) const NOTIFY_TAG: &str = "notify";
 /// Time limit of the program.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of its output that are kept for a warning.
@@ -49,7 +51,7 @@ impl Notifier {
         let mut environment = self.shell.environment.clone();
         environment
             .extend(variables.iter().map(|(name, text)| (format!("{VARIABLE_PREFIX}{name}"), value(text))));
-        let job = Job::new(&self.command, &self.shell.directory, "notify", Confinement::None)
+        let job = Job::new(&self.command, &self.shell.directory, NOTIFY_TAG, Confinement::None)
             .environment(environment)
             .time_limit(NOTIFY_TIMEOUT)
             .output_limit(MAX_OUTPUT_BYTES);

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::args::OutputFormat;
 use crate::error::{CliError, Exit};
+use crate::redaction;
 use crate::render;
 use crate::sanitize;
 use crate::terminal;
@@ -26,9 +27,9 @@ pub(crate) fn raw(text: &str) -> Result<(), CliError> {
     })
 }
 
-/// Writes sanitized text to standard output, and ends the line.
+/// Writes sanitized text without secrets to standard output, and ends the line.
 pub(crate) fn text(text: &str) -> Result<(), CliError> {
-    let mut text = sanitize::lines(text).into_owned();
+    let mut text = sanitize::lines(&redaction::text(text)).into_owned();
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -49,11 +50,11 @@ pub(crate) fn note_or_json(format: OutputFormat, text: &str, value: &Value) -> R
     Ok(Exit::Done)
 }
 
-/// Serializes a JSON value as one line.
+/// Serializes a JSON value without secrets as one line.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string(value)
         .map_err(|error| CliError::failed(format!("cannot serialize the output as JSON: {error}")))?;
-    let mut line = sanitize::json(&text).into_owned();
+    let mut line = sanitize::json(&redaction::json(&text)).into_owned();
     line.push('\n');
     Ok(line)
 }
@@ -67,9 +68,10 @@ pub(crate) fn warn_once(text: &str) {
     }
 }
 
-/// Writes a sanitized line to standard error, wrapped between words.
+/// Writes a sanitized line without secrets to standard error, wrapped between words.
 pub(crate) fn note(text: &str) {
-    let mut line = render::wrap_text(&sanitize::lines(text), terminal::stderr_columns());
+    let text = redaction::text(text);
+    let mut line = render::wrap_text(&sanitize::lines(&text), terminal::stderr_columns());
     line.push('\n');
     write_stderr(&line);
 }

@@ -11,6 +11,7 @@ use brigade_core::{Hash, ToolOutput};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::redaction;
 use crate::render::FileChange;
 
 /// Size of the largest file that is compared. The edit tools refuse larger ones.
@@ -74,6 +75,7 @@ fn changes(plan: EditPlan, files: &Files) -> Option<Preview> {
         }
     };
     let (before, after) = (String::from_utf8_lossy(&before), String::from_utf8_lossy(&plan.content));
-    let change = FileChange::between(&before, &after, None);
+    let mut change = FileChange::between(&before, &after, None);
+    change.diff = redaction::text(&change.diff).into_owned();
     Some(Preview::Changes { path: plan.path, is_new: plan.before.is_none(), change })
 }

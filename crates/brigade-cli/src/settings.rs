@@ -57,7 +57,7 @@ pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{ApiKey, ProviderInfo, Providers};
 pub(crate) use schema::schema;
 pub(crate) use servers::Server as McpServer;
-pub(crate) use shell::{ShellEnv, Withheld};
+pub(crate) use shell::{ShellEnv, Withheld, is_secret_variable};
 pub(crate) use store_address::StoreAddress;
 pub(crate) use web::Web;
 

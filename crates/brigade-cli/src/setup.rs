@@ -29,6 +29,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::presets;
 use crate::project_context;
+use crate::redaction;
 use crate::sanitize;
 use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreAddress, StoreOrigin, did_you_mean};
 use crate::units;
@@ -67,6 +68,7 @@ pub(crate) fn open_existing_store(settings: &Settings) -> Result<Arc<dyn Store>,
 /// Opens the store read-only, so that it can be read without write permission, or while a writing process is stopped. A
 /// store that does not exist yet is empty.
 pub(crate) fn open_store_read_only(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
+    redaction::set(redaction::of_settings(settings));
     let is_missing = is_missing(&settings.store);
     if is_missing && settings.store_origin == StoreOrigin::Named {
         output::note(&format!("warning: the session store {} does not exist", settings.store));
@@ -211,7 +213,7 @@ fn warn_if_unconfined(settings: &Settings) {
 /// External agents, and the problems of those that cannot be used. Does not start them.
 pub(crate) fn external_agents(settings: &Settings) -> Result<(Acp, Vec<(String, String)>), CliError> {
     let (servers, problems) = settings.acp_servers(&guard_command()?);
-    Ok((Acp::new(servers), problems))
+    Ok((Acp::redacting(servers, redaction::of_settings(settings)), problems))
 }
 
 /// Starts the MCP servers. Problems are reported, and the run continues without the affected servers.
@@ -289,6 +291,8 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         library.tools = library.tools.with(SandboxedShell);
     }
     library.agents = agents(settings);
+    library.redactor = redaction::of_settings(settings);
+    redaction::set(library.redactor.clone());
     Ok(library)
 }
 

@@ -17,6 +17,7 @@ use crate::error::{CliError, Exit};
 use crate::follow::{Console, FollowedRun, RunView};
 use crate::limits;
 use crate::output;
+use crate::redaction;
 use crate::render::approval_view::{DiffDetail, ViewOptions};
 use crate::render::{self, AgentStatus};
 use crate::report::Report;
@@ -135,6 +136,7 @@ pub(crate) async fn wait_for_detached(detached: &Detached, console: &mut Console
             () = detached.ended() => return,
             () = signals.next() => return,
             Some(Ok(event)) = events.next() => {
+                let event = redaction::run_event(event);
                 let views = views.iter_mut().filter(|view| view.root.contains(event.session()));
                 views.for_each(|view| view.take(&event));
             }
@@ -209,6 +211,7 @@ pub(crate) fn print_result(text: &str, global: &Global) -> Result<(), CliError> 
     if text.is_empty() {
         return Ok(());
     }
+    let text = &*redaction::text(text);
     if terminal::stdout_is_terminal() {
         return output::text(&render::wrap_markdown(text, terminal::stdout_columns()));
     }
@@ -221,7 +224,7 @@ pub(crate) fn print_result(text: &str, global: &Global) -> Result<(), CliError> 
 fn print_structured(text: &str, schema: &str) -> Result<(), CliError> {
     let fitting = ResultSchema::parse(schema).ok().and_then(|schema| schema.validate(text).ok());
     match fitting {
-        Some(json) => output::raw(&format!("{}\n", sanitize::json(&json))),
+        Some(json) => output::raw(&format!("{}\n", sanitize::json(&redaction::json(&json)))),
         None if text.trim().is_empty() => Ok(()),
         None => {
             output::note("Standard output is empty, because this result does not match the JSON Schema:");

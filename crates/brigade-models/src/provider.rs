@@ -192,6 +192,11 @@ impl Provider {
         Some(format!("{}/{model}", self.name))
     }
 
+    /// Returns the API key.
+    pub fn own_key(&self) -> Option<&Secret> {
+        self.key.as_ref()
+    }
+
     /// Whether requests with these overrides carry the provider's own key. The key is not sent to an address that
     /// only an agent names.
     pub fn uses_own_key(&self, overrides: &EndpointOverride) -> bool {

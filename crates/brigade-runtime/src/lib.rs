@@ -17,7 +17,7 @@ mod undo;
 mod writes;
 
 use brigade_agents as agents;
-use brigade_base::{clock, event_stream, fast_map, jitter, model, process, sandbox, store, task};
+use brigade_base::{clock, event_stream, fast_map, jitter, model, process, redactor, sandbox, store, task};
 use brigade_tools as tool;
 use brigade_tools::skills;
 

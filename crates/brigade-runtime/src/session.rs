@@ -20,6 +20,7 @@ mod log;
 mod mailbox;
 mod model_call;
 mod open_approvals;
+mod redaction;
 mod remote_context;
 mod resume_children;
 mod running_tool_calls;
@@ -306,8 +307,9 @@ impl Driver {
         self.log.state()
     }
 
-    /// Records an event, unless it is obsolete.
-    fn record(&mut self, event: Event) -> bool {
+    /// Records an event without its secrets, unless it is obsolete.
+    fn record(&mut self, mut event: Event) -> bool {
+        self.tree.settings().redactor.redact_event(&mut event);
         self.log.record(event)
     }
 

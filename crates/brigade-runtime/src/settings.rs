@@ -13,6 +13,7 @@ use brigade_core::{Agent, Budget, Limit};
 use crate::agents::AgentCatalog;
 use crate::external::ExternalAgents;
 use crate::observer::Observers;
+use crate::redactor::Redactor;
 use crate::sandbox::SandboxSettings;
 use crate::skills::Skills;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
@@ -60,6 +61,8 @@ pub struct Settings {
     pub environment: Option<Environment>,
     /// Observers of all trees that are run with these settings or a clone of them.
     pub observers: Observers,
+    /// Redactor of tool results, of what models write, and of errors. The default knows the shapes of common keys.
+    pub redactor: Redactor,
 }
 
 /// Origin of the permission mode.
@@ -166,6 +169,7 @@ impl Settings {
             instructions: None,
             environment: None,
             observers: Observers::default(),
+            redactor: Redactor::default(),
         }
     }
 

@@ -6,6 +6,7 @@ mod history;
 mod leases;
 mod system_prompt;
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -96,7 +97,12 @@ impl Tree {
     }
 
     /// Delivers an event that is not stored to the followers of its session and to the observers of the runtime.
-    pub(crate) fn publish(&self, event: RunEvent) {
+    pub(crate) fn publish(&self, mut event: RunEvent) {
+        if let RunEvent::Waiting { why, .. } = &mut event
+            && let Cow::Owned(redacted) = self.settings().redactor.redact(why)
+        {
+            *why = redacted;
+        }
         self.observers().observe_event(&event);
         self.store().followers().send_live(event);
     }

@@ -51,7 +51,7 @@ mod stale;
 #[cfg(target_os = "linux")]
 mod usage;
 
-pub use ancestors::runs_under;
+pub use ancestors::guards_above;
 pub use confinement::{Confinement, Enforcement, Network, Sandbox, SandboxLimits};
 pub use error::GuardError;
 pub use guard::guard_main;

@@ -116,10 +116,11 @@ pub mod tool {
 }
 
 pub use agents::AgentCatalog;
+pub use brigade_base::redactor::Redactor;
 #[cfg(feature = "store-testing")]
 pub use brigade_base::store_laws;
 pub use brigade_base::{Follow, Secret};
-pub use brigade_base::{pinned_files, process, sandbox};
+pub use brigade_base::{pinned_files, process, redactor, sandbox};
 pub use brigade_core as core;
 pub use brigade_core::event::Effect;
 pub use brigade_core::permission::{Mode, Permissions};

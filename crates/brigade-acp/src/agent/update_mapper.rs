@@ -2,12 +2,13 @@
 
 mod children;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
 use acp::{SessionNotification, SessionUpdate};
 use agent_client_protocol_schema::v1 as acp;
-use brigade::{RunEvent, Settings, Store, StoreError, Toolbox};
+use brigade::{Redactor, RunEvent, Settings, Store, StoreError, Toolbox};
 use brigade_core::event::Speaker;
 use brigade_core::message::Stop;
 use brigade_core::view::Tree;
@@ -56,6 +57,8 @@ pub(super) struct UpdateMapper {
     /// Latest activity of the children of each call.
     child_activity: HashMap<acp::ToolCallId, VecDeque<String>>,
     pending: Vec<SessionNotification>,
+    /// Redactor of what clients are sent.
+    redactor: Redactor,
 }
 
 /// The part of a reply that was sent while it was streamed.
@@ -88,6 +91,7 @@ impl UpdateMapper {
             calls: HashMap::new(),
             child_activity: HashMap::new(),
             pending: Vec::new(),
+            redactor: settings.redactor.clone(),
         }
     }
 
@@ -157,9 +161,15 @@ impl UpdateMapper {
 
     fn map_record(&mut self, record: &Record) {
         let session = &record.session;
-        self.tree.apply(record);
+        let redactor = self.redactor.clone();
+        let event = redactor.shown(&record.event);
+        if let Cow::Owned(event) = &event {
+            self.tree.apply(&Record { event: event.clone(), ..record.clone() });
+        } else {
+            self.tree.apply(record);
+        }
         self.mapped_until = record.pos;
-        match &record.event {
+        match &*event {
             Event::Started { delegation, .. } => self.started(session, delegation),
             Event::Heard { from: Speaker::Person, text }
                 if *session == self.root && self.replay == Replay::Yes =>

@@ -8,6 +8,7 @@ use agent_client_protocol_schema::v1::{
     NewSessionRequest, NewSessionResponse, SessionConfigOptionCategory, SetSessionConfigOptionRequest,
     SetSessionModeRequest,
 };
+use brigade::Redactor;
 use brigade::external::{ExternalAgents, ExternalError, ExternalLimits, ExternalTool, ReportedUsage};
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::sandbox::{SandboxMode, ServerSandbox};
@@ -35,6 +36,8 @@ pub struct Acp {
 pub(super) struct Pool {
     servers: BTreeMap<String, Arc<ServerPool>>,
     sessions: Mutex<HashMap<SessionId, Arc<ExternalSession>>>,
+    /// Redactor of the files and outputs that agents are sent.
+    pub(super) redactor: Redactor,
 }
 
 struct ServerPool {
@@ -86,6 +89,12 @@ pub(super) struct AgentTarget {
 impl Acp {
     /// Creates a pool with these servers. No process is started yet.
     pub fn new(servers: impl IntoIterator<Item = AgentServer>) -> Acp {
+        Acp::redacting(servers, Redactor::default())
+    }
+
+    /// Creates a pool with a redactor of the files and outputs that agents are sent. The default redacts keys of known
+    /// shapes.
+    pub fn redacting(servers: impl IntoIterator<Item = AgentServer>, redactor: Redactor) -> Acp {
         let server_pool = |server: AgentServer| {
             let processes = Mutex::default();
             let (name, warned) = (server.name.clone(), AtomicBool::new(false));
@@ -96,7 +105,7 @@ impl Acp {
             .values()
             .map(|server_pool| (server_pool.server.name.clone(), server_pool.server.workspace.clone()))
             .collect();
-        let pool = Arc::new(Pool { servers, sessions: Mutex::default() });
+        let pool = Arc::new(Pool { servers, sessions: Mutex::default(), redactor });
         let tools = tools::tools(&Arc::downgrade(&pool), named.into_iter());
         Acp { pool, tools }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol_schema::v1::{TerminalExitStatus, TerminalOutputResponse};
+use brigade::Redactor;
 use brigade::process::CloseReason;
 use brigade::sandbox::{CommandSandbox, ExtraAccess};
 use brigade::tool::ShellSettings;
@@ -42,6 +43,7 @@ struct Terminal {
     output: Arc<Mutex<TailBuffer>>,
     exit: watch::Receiver<Option<TerminalExitStatus>>,
     stop: CloseReason,
+    redactor: Redactor,
     waits: Arc<Semaphore>,
     _task: AbortOnDrop,
 }
@@ -60,6 +62,7 @@ pub(super) struct TerminalRequest {
     pub(super) output_limit: Option<u64>,
     pub(super) tag: String,
     pub(super) sandbox: CommandSandbox,
+    pub(super) redactor: Redactor,
 }
 
 impl Terminals {
@@ -163,6 +166,7 @@ impl Terminal {
         }));
         let (status, exit) = watch::channel(None);
         let buffer = output.clone();
+        let redactor = request.redactor;
         let task = task::spawn(async move {
             let listen = async {
                 let mut chunk = vec![0; 8192];
@@ -188,13 +192,15 @@ impl Terminal {
                 }
             }));
         });
-        Ok(Terminal { output, exit, stop, waits: Arc::new(Semaphore::new(MAX_WAITERS)), _task: task })
+        let waits = Arc::new(Semaphore::new(MAX_WAITERS));
+        Ok(Terminal { output, exit, stop, redactor, waits, _task: task })
     }
 
     fn output(&self) -> TerminalOutputResponse {
         let output = lock(&self.output);
-        let text = String::from_utf8_lossy(&output.bytes).into_owned();
-        TerminalOutputResponse::new(text, output.truncated).exit_status(self.exit.borrow().clone())
+        let text = String::from_utf8_lossy(&output.bytes);
+        TerminalOutputResponse::new(self.redactor.redact(&text).into_owned(), output.truncated)
+            .exit_status(self.exit.borrow().clone())
     }
 }
 

@@ -6,10 +6,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use agent_client_protocol_schema::v1::{ReadTextFileResponse, ToolKind};
-use brigade::ToolContext;
 use brigade::external::ExternalTool;
 use brigade::process::guard_tag;
 use brigade::tool::{AnyTool, EditPlan, Files};
+use brigade::{Redactor, ToolContext};
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, ActionKind, Subject};
@@ -76,6 +76,11 @@ fn requesting_session(pool: &Weak<Pool>, context: &ToolContext) -> Result<Arc<Ex
     })
 }
 
+/// Redactor of what agents are sent.
+fn redactor(pool: &Weak<Pool>) -> Redactor {
+    pool.upgrade().map(|pool| pool.redactor.clone()).unwrap_or_default()
+}
+
 fn store_response(session: &ExternalSession, arguments: &Value, answer: &impl serde::Serialize) {
     if let Some(request) = lock(&session.state).open_requests.get_mut(text(arguments, "request")) {
         request.answer = serde_json::to_value(answer).ok();
@@ -127,7 +132,8 @@ impl AnyTool for ReadFileTool {
             let extent = if selected.len() == content.len() { Extent::Whole } else { Extent::Part };
             found.seen(extent).into_iter().for_each(|file| context.seen.put(file));
             let report = format!("Read {} bytes of {shown}", selected.len());
-            store_response(&session, &arguments, &ReadTextFileResponse::new(selected));
+            let shown = redactor(&self.pool).redact(&selected).into_owned();
+            store_response(&session, &arguments, &ReadTextFileResponse::new(shown));
             ToolOutput::ok(report)
         })
     }
@@ -191,6 +197,7 @@ impl AnyTool for TerminalTool {
                 output_limit: arguments.get("output_limit").and_then(Value::as_u64),
                 tag: guard_tag(&context.session, context.call),
                 sandbox: context.sandbox.clone(),
+                redactor: redactor(&self.pool),
             };
             match session.terminals.start(request, settings) {
                 Ok(name) => {

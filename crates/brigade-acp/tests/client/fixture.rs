@@ -281,6 +281,11 @@ impl Prompt {
                 "environment" => self.say(&format!("{:?}", std::env::vars().collect::<Vec<_>>())),
                 "pid" => self.say(&std::process::id().to_string()),
                 "read" => self.say_result(self.ask("fs/read_text_file", json!({"path": full(rest)}))),
+                // Backwards, so that nothing that looks like a key is redacted in the reply.
+                "backwards" => {
+                    let answer = self.ask("fs/read_text_file", json!({"path": full(rest)})).unwrap();
+                    self.say(&answer["content"].as_str().unwrap().chars().rev().collect::<String>());
+                }
                 "line" => {
                     let part = json!({"path": full(rest), "line": 2, "limit": 1});
                     self.say_result(self.ask("fs/read_text_file", part));

@@ -45,8 +45,11 @@ async fn response_to_unknown_id_fails_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crash_report_redacts_secrets() {
-    let harness =
-        expect_failure("!say a\n!die", "the process exited with code 3: out of memory, key (hidden)").await;
+    let harness = expect_failure(
+        "!say a\n!die",
+        "the process exited with code 3: out of memory, key [redacted: configured secret]",
+    )
+    .await;
     assert_eq!(count(&harness, "start"), 2, "the next call started a new process");
 }
 
@@ -105,9 +108,13 @@ async fn error_message_redacts_secrets() {
     let harness = harness(&["!fail key SECRET or a-filled-in-key"], |_, _| {});
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
-    assert!(answers[0].contains("Internal error: key (hidden) or (hidden)"), "{answers:?}");
+    assert!(
+        answers[0]
+            .contains("Internal error: key [redacted: configured secret] or [redacted: configured secret]"),
+        "{answers:?}"
+    );
     let events = format!("{:?}", harness.events(&first_child(&ending)).await);
-    assert!(events.contains("(hidden)") && !events.contains("a-secret-key"), "{events}");
+    assert!(events.contains("[redacted: configured secret]") && !events.contains("a-secret-key"), "{events}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,6 +43,17 @@ async fn file_requests_go_through_the_permission_check() {
     check_laws(&harness.log(&ending.session).await);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_sent_without_keys() {
+    let harness = harness(&["!backwards a.txt"], |_, _| {});
+    let key = format!("ghp_{}", "aB3dE5gH7j".repeat(4));
+    std::fs::write(harness.path().join("a.txt"), &key).unwrap();
+    let ending = harness.run().await;
+    let log = serde_json::to_string(&harness.log(&ending.session).await).unwrap();
+    let backwards = |text: &str| text.chars().rev().collect::<String>();
+    assert!(log.contains(&backwards("[redacted: GitHub token]")) && !log.contains(&backwards(&key)), "{log}");
+}
+
 /// Runs an external agent with these commands next to a `Coder` that changes `a.txt`, and returns the
 /// responses to the agent.
 async fn run_beside_a_coder(commands: &str) -> Vec<String> {

@@ -1,54 +1,29 @@
-//! Redaction of the secrets that a program was given.
+//! Redaction of what a server writes.
 
+use crate::redactor;
 use crate::secret::Secret;
 
-/// Shorter values, such as numbers, occur everywhere and are not secrets.
-const MIN_SECRET_BYTES: usize = 6;
-
-/// Secrets of a program.
+/// Redacts the secrets that a server was given, and keys of known shapes, in its texts.
 #[derive(Clone)]
 pub struct Redactor {
-    /// Longest first, because one secret may contain another.
-    secrets: Vec<Secret>,
+    secrets: redactor::Redactor,
     sanitize: fn(&str) -> String,
 }
 
 impl Redactor {
-    /// Creates a redactor of these secrets. `sanitize` makes a text of the program safe to show.
+    /// Creates a redactor of these secrets. `sanitize` makes a text of the server safe to show.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>, sanitize: fn(&str) -> String) -> Redactor {
-        let mut secrets: Vec<Secret> =
-            secrets.filter(|secret| secret.expose().len() >= MIN_SECRET_BYTES).cloned().collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
-        Redactor { secrets, sanitize }
+        Redactor { secrets: redactor::Redactor::default().with_secrets(secrets.cloned()), sanitize }
     }
 
     /// Redacts the secrets in a text.
     pub fn redact(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for secret in &self.secrets {
-            if text.contains(secret.expose()) {
-                text = text.replace(secret.expose(), "(hidden)");
-            }
-        }
-        text
+        self.secrets.redact(text).into_owned()
     }
 
-    /// Redacts and sanitizes a text of the program. Redaction comes first, because shortening could leave a
+    /// Redacts and sanitizes a text of the server. Redaction comes first, because shortening could leave a
     /// part of a secret.
     pub fn sanitize(&self, text: &str) -> String {
         (self.sanitize)(&self.redact(text))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn redactor_with_one_secret_inside_another_hides_both() {
-        let secrets = ["secret", "my-secret-key", "short"].map(Secret::new);
-        let redactor = Redactor::new(secrets.iter(), |text| text.to_uppercase());
-        assert_eq!(redactor.redact("my-secret-key, secret, short"), "(hidden), (hidden), short");
-        assert_eq!(redactor.sanitize("a secret"), "A (HIDDEN)");
     }
 }

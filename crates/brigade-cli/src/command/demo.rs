@@ -287,7 +287,7 @@ impl Observer<'_> {
             _ => None,
         };
         let refusal = refusal.map(|refusal| refusal.text());
-        on_event(event, &mut self.view, &mut self.progress)?;
+        on_event(event.clone(), &mut self.view, &mut self.progress)?;
         if let Some(text) = refusal {
             self.say(&text);
         }

@@ -17,6 +17,7 @@ use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
 use crate::error::{CliError, Exit, without_temporary_path};
 use crate::model_hints;
 use crate::output;
+use crate::private_files;
 use crate::render::pad;
 use crate::sanitize;
 use crate::settings::{ApiKey, SCRIPT_PREFIX, Settings};
@@ -332,12 +333,12 @@ fn write(
 ) -> Result<Vec<PathBuf>, CliError> {
     let failed = |error: std::io::Error| unwritable(file, scope, &error);
     let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(failed)?;
     // A project is shared with others, so the umask decides.
-    let rights = match scope {
-        ConfigScope::User => 0o600,
-        ConfigScope::Project => 0o666,
+    let (created, rights) = match scope {
+        ConfigScope::User => (private_files::create_directory(folder), 0o600),
+        ConfigScope::Project => (std::fs::create_dir_all(folder), 0o666),
     };
+    created.map_err(failed)?;
     let mut new = tempfile::Builder::new()
         .prefix(".config-")
         .permissions(Permissions::from_mode(rights))

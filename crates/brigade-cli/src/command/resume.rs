@@ -82,7 +82,7 @@ async fn last(store: &dyn Store, user_settings: &Settings, flags: &Flags) -> Res
 /// external call has nothing to continue.
 async fn may_continue(store: &dyn Store, session: &SessionId) -> bool {
     let info = SessionInfo::read(store, session).await.ok().flatten();
-    !brigade_sandbox::runs_under(crate::GUARD_ARG) && !info.is_some_and(|info| info.is_passthrough())
+    !info.is_some_and(|info| info.is_passthrough())
 }
 
 /// Rejects `--agent`: a session keeps the agent that it was started with.

@@ -21,6 +21,7 @@ use crate::error::{CliError, Exit};
 use crate::follow::RunView;
 use crate::output;
 use crate::progress;
+use crate::redaction;
 use crate::render::{self, ExportedRun, OutputDetail, TreeDetail};
 use crate::report;
 use crate::sanitize;
@@ -30,10 +31,10 @@ use crate::setup;
 use crate::store_advice;
 use crate::terminal;
 use crate::units;
-use args::{ExportFormat, SessionsCommand, SessionsExport, SessionsList};
+use args::{ExportFormat, SessionsExport, SessionsList};
 use list::ListLimit;
 
-pub(crate) use args::SessionsArgs;
+pub(crate) use args::{SessionsArgs, SessionsCommand};
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, sessions: SessionsArgs) -> Result<Exit, CliError> {
@@ -90,7 +91,8 @@ impl SessionsContext<'_> {
     }
 
     async fn show(&self, session: &SessionId, full: bool) -> Result<Exit, CliError> {
-        let (records, fault) = self.store.read_prefix(session).await?;
+        let (mut records, fault) = self.store.read_prefix(session).await?;
+        redaction::records(&mut records);
         if records.is_empty() && fault.is_none() {
             return Err(StoreError::UnknownSession(session.clone()).into());
         }
@@ -104,7 +106,7 @@ impl SessionsContext<'_> {
             let outputs = if full || self.global.verbose { OutputDetail::Full } else { OutputDetail::Folded };
             let colour = terminal::stdout_colour(&self.settings.environment);
             let room = terminal::stdout_columns();
-            output::raw(&render::transcript(&records, outputs, colour, room))?;
+            output::raw(&redaction::text(&render::transcript(&records, outputs, colour, room)))?;
             for (key, value) in view.tree.node(session).and_then(Node::metadata).unwrap_or_default() {
                 output::text(&format!("{key}: {}", sanitize::line(&value)))?;
             }
@@ -143,7 +145,8 @@ impl SessionsContext<'_> {
         let mut after = Cursor::START;
         let fault = loop {
             match self.store.tail(root, after, 10_000).await {
-                Ok(page) => {
+                Ok(mut page) => {
+                    redaction::records(&mut page);
                     let Some(last) = page.last() else { break None };
                     after = last.pos;
                     for record in &page {
@@ -184,7 +187,7 @@ impl SessionsContext<'_> {
                 } else {
                     render::export_html(&run)
                 };
-                (printed, fault)
+                (redaction::text(&printed).into_owned(), fault)
             }
         };
         match file {

@@ -55,12 +55,6 @@ pub(crate) fn run(global: &Global, trust: &TrustArgs) -> Result<Exit, CliError> 
     if trust.revoke {
         return revoke(global, &environment, &folder);
     }
-    // Otherwise an agent could accept its own instructions.
-    if brigade_sandbox::runs_under(crate::GUARD_ARG) {
-        return Err(CliError::usage(
-            "cannot trust a project: an agent is running this command. Only the user can trust a project.",
-        ));
-    }
     let root = trust::find(&environment, &folder).or_else(|| trust::instructions_root(&folder));
     let Some(root) = root else {
         return Err(nothing_to_trust(&folder));

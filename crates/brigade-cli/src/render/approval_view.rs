@@ -14,6 +14,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::{FileChange, fit, wrap_items};
 use crate::preview::{self, Preview};
+use crate::redaction;
 use crate::sanitize;
 use crate::terminal::Colour;
 use crate::units;
@@ -104,7 +105,7 @@ fn running(approval: &PendingApproval) -> String {
 
 /// Call as a verb with its object, such as `edit src/lib.rs`.
 fn call_action(approval: &PendingApproval) -> String {
-    let arguments: Value = serde_json::from_str(approval.arguments()).unwrap_or_default();
+    let arguments: Value = serde_json::from_str(&redaction::json(approval.arguments())).unwrap_or_default();
     let tool = BUILT_IN.get(approval.tool());
     let title = tool.and_then(|tool| Some((tool.spec().category, tool.title(&arguments)?)));
     match title {
@@ -147,7 +148,7 @@ pub(crate) fn render(approval: &PendingApproval, tree: &Tree, options: ViewOptio
         Some(Preview::Fails { reason }) => Some(format!("This call would fail: {}", sanitize::line(&reason))),
         None => None,
     };
-    for line in remark.into_iter().chain(argument_lines(approval.arguments())) {
+    for line in remark.into_iter().chain(argument_lines(&redaction::json(approval.arguments()))) {
         push_broken(&mut lines, &line, options);
     }
     RenderedApproval { lines, is_cut: false }

@@ -7,13 +7,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Environment;
+use brigade::Secret;
+
+use super::{Environment, Settings};
 use crate::error::CliError;
 
 /// Parts of names that mark the value as a secret.
 const SECRET_PARTS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
 /// Suffixes of names that mark the value as a secret.
 const SECRET_SUFFIXES: [&str; 4] = ["_PASS", "_PWD", "_PAT", "_AUTH"];
+/// Suffixes of variables whose value is no secret, but names one.
+const NAMING_SUFFIXES: [&str; 5] = ["_DIR", "_ENV", "_FILE", "_NAME", "_PATH"];
 /// Prefix of our own variables.
 pub(super) const BRIGADE_PREFIX: &str = "BRIGADE_";
 /// Variables that describe the user's shell and are wrong for another one.
@@ -114,6 +118,35 @@ impl ShellEnv {
     }
 }
 
+impl Settings {
+    /// Secrets in the environment: keys, and values of variables that commands do not get.
+    pub(crate) fn environment_secrets(&self) -> Vec<Secret> {
+        let is_key = |name: &str| self.has_key_in(name);
+        let withheld = self.shell.all_withheld(&self.environment, is_key);
+        let secret_names = withheld.into_iter().filter(|(name, reason)| match reason {
+            Withheld::Provider => true,
+            Withheld::Name | Withheld::Value | Withheld::Denied | Withheld::BrigadeVariable => {
+                let value = self.environment.variable(name).unwrap_or_default();
+                is_secret_variable(name, &value) && !NAMING_SUFFIXES.iter().any(|end| name.ends_with(end))
+            }
+        });
+        let names = self.environment.variable_names.iter().map(|(name, _)| name.as_str());
+        let names = secret_names.map(|(name, _)| name).chain(names.filter(|name| is_key(name)));
+        names.filter_map(|name| self.environment.secret(name)).collect()
+    }
+}
+
+/// Whether a variable looks like a secret.
+pub(crate) fn is_secret_variable(name: &str, value: &str) -> bool {
+    has_secret_name(name) || (name != "PATH" && has_password(value))
+}
+
+fn has_secret_name(name: &str) -> bool {
+    let upper = name.to_uppercase();
+    SECRET_PARTS.iter().any(|part| upper.contains(part))
+        || SECRET_SUFFIXES.iter().any(|end| upper.ends_with(end))
+}
+
 /// Whether a variable can be part of the environment of commands at all: it is valid text and does not describe
 /// another shell.
 pub(super) fn can_pass_on(name: &str, value: Option<&str>) -> bool {
@@ -122,13 +155,10 @@ pub(super) fn can_pass_on(name: &str, value: Option<&str>) -> bool {
 
 /// Reason to withhold a variable that follows from its name and value alone.
 pub(super) fn withheld(name: &str, value: &str) -> Option<Withheld> {
-    let upper = name.to_uppercase();
-    if upper.starts_with(BRIGADE_PREFIX) {
+    if name.to_uppercase().starts_with(BRIGADE_PREFIX) {
         return Some(Withheld::BrigadeVariable);
     }
-    let has_secret_name = SECRET_PARTS.iter().any(|part| upper.contains(part))
-        || SECRET_SUFFIXES.iter().any(|end| upper.ends_with(end));
-    if has_secret_name {
+    if has_secret_name(name) {
         return Some(Withheld::Name);
     }
     (name != "PATH" && has_password(value)).then_some(Withheld::Value)

@@ -305,9 +305,14 @@ fn secrets_reach_only_their_own_agent() {
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     let output = command.env("ANTHROPIC_API_KEY", "k-1").env("A_KEY", "k-2-long").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("k-2-long") && text.contains("PATH"), "{text}");
+    // The agent has the key. Its result does not show it.
+    assert!(
+        text.contains("(\"SECRET\", \"[redacted: configured secret]\")") && text.contains("PATH"),
+        "{text}"
+    );
+    assert!(!text.contains("k-2-long"), "{text}");
     assert!(!text.contains("ANTHROPIC") && !text.contains("BRIGADE"), "{text}");
     let died = home.run(delegating_script("!die"), &[]);
-    died.exits_with(0).stdout_contains("out of memory, key (hidden)");
+    died.exits_with(0).stdout_contains("out of memory, key [redacted: configured secret]");
     assert!(!home.brigade(&["config", "show"]).stdout.contains("a-secret-key"));
 }

@@ -317,7 +317,7 @@ fn agent_cannot_answer_for_the_user() {
     assert!(!home.work().join("x").exists(), "{}", window.text());
     window.press("n");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("Only the user can answer"), "{}", window.text());
+    assert!(window.text().contains("only the user can answer"), "{}", window.text());
     assert!(!home.work().join("x").exists());
 }
 

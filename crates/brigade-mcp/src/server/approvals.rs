@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
+use brigade_base::redactor::Redactor;
 use brigade_core::approval::Choice;
 use brigade_core::event::Answer;
 use brigade_core::text::Text;
@@ -56,7 +57,10 @@ pub(crate) fn can_elicit(context: &RequestContext<RoleServer>) -> bool {
 impl ApprovalRequest {
     /// The approval that an event requests, in its tree.
     pub(crate) fn of(record: &Record, tree: &Tree) -> Option<ApprovalRequest> {
-        let (question, what, why, always) = match &record.event {
+        // Configured secrets were redacted when the call was recorded.
+        let redactor = Redactor::default();
+        let event = redactor.shown(&record.event);
+        let (question, what, why, always) = match &*event {
             Event::Asked { call, what, why, always, .. } => {
                 (QuestionId::from(*call), what, why, always.clone())
             }

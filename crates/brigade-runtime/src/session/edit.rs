@@ -9,7 +9,7 @@ use brigade_core::{CallId, Event, Extent, Hash, Resources, SeenFile, Spent, Tool
 use serde_json::Value;
 
 use super::tool_calls::ReadyCall;
-use super::{Driver, DriverError, ToolDone};
+use super::{Driver, DriverError, ToolDone, redaction};
 use crate::tool::{
     AnyTool, EditPlan, FileError, Files, ReadFile, SeenSlot, Tool, escape_controls, show_file,
 };
@@ -73,8 +73,13 @@ impl Driver {
         let (path, tree) = (path_of(&arguments), self.tree.clone());
         let files = self.files_of_call(tool.as_ref(), &arguments);
         let of_call = files.clone();
-        let planned =
-            move || tool.plan(arguments, &files).map(|plan| (old_content(&plan, &files, &tree), plan));
+        let planned = move || {
+            let text = arguments.to_string();
+            let plan =
+                tool.plan(arguments, &files).map_err(|output| redaction::explain_marker(&text, output))?;
+            redaction::check_edit(&plan, &files)?;
+            Ok::<_, ToolOutput>((old_content(&plan, &files, &tree), plan))
+        };
         let planned = tokio::task::spawn_blocking(planned).await;
         let planned =
             planned.map_err(|error| ToolOutput::error(format!("cannot prepare the edit: {error}")))?;

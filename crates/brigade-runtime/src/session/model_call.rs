@@ -22,6 +22,7 @@ use crate::event_stream::RunEvent;
 use crate::external::{self, ReportedUsage};
 use crate::jitter::jitter;
 use crate::model::{Chunk, Ingest, ModelError, Request};
+use crate::redactor::StreamRedactor;
 use crate::resolved_agent::{AgentKind, ExternalAgent};
 
 /// Maximum pause after a fault.
@@ -38,9 +39,16 @@ const DELTA_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Streamed text that was not published yet. It is published often enough to look continuous, but not per token.
 struct DeltaBuffer {
-    text: String,
+    text: StreamRedactor,
     /// When it may be published.
     due: Instant,
+}
+
+/// Whether more text of a reply may arrive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    More,
+    None,
 }
 
 /// A model call that is about to be made.
@@ -350,7 +358,8 @@ impl Driver {
         // Reset only after it fires, because chunks arrive far more often than a limit is reached.
         let mut timer = pin!(tokio::time::sleep_until(timeout.next_check(Instant::now())));
         let mut queue_guard = None;
-        let mut deltas = DeltaBuffer { text: String::new(), due: Instant::now() };
+        let redactor = self.tree.settings().redactor.clone();
+        let mut deltas = DeltaBuffer { text: StreamRedactor::new(redactor), due: Instant::now() };
         loop {
             let chunk = tokio::select! {
                 biased;
@@ -367,7 +376,7 @@ impl Driver {
                         return Ok(CallOutcome::Fault(cause, charge_if_stopped));
                     }
                     timer.as_mut().reset(timeout.next_check(Instant::now()));
-                    self.flush_deltas(planned, &mut deltas, Instant::now());
+                    self.flush_deltas(planned, &mut deltas, Rest::More);
                     continue;
                 }
             };
@@ -411,9 +420,9 @@ impl Driver {
             };
             match text {
                 Ok(Some(text)) => {
-                    deltas.text.push_str(&text);
+                    deltas.text.push(&text);
                     if now >= deltas.due {
-                        self.flush_deltas(planned, &mut deltas, now);
+                        self.flush_deltas(planned, &mut deltas, Rest::More);
                     } else if deltas.due < timer.deadline() {
                         timer.as_mut().reset(deltas.due);
                     }
@@ -423,7 +432,7 @@ impl Driver {
                 Err(error) => return Ok(CallOutcome::Fault(fault(error), cost)),
             }
         }
-        self.flush_deltas(planned, &mut deltas, Instant::now());
+        self.flush_deltas(planned, &mut deltas, Rest::None);
         let (reported, estimated) = (ingest.reported(), ingest.estimated());
         Ok(match std::mem::take(ingest).finish() {
             Ok((reply, usage)) => {
@@ -477,13 +486,17 @@ impl Driver {
 
     /// Publishes the text that arrived since the last time as one delta. A summary of earlier turns is not
     /// published.
-    fn flush_deltas(&self, planned: &PlannedCall, deltas: &mut DeltaBuffer, now: Instant) {
-        let text = std::mem::take(&mut deltas.text);
-        deltas.due = now + DELTA_INTERVAL;
-        if !text.is_empty()
-            && planned.purpose != Purpose::Compaction
-            && self.tree.is_followed(self.state().session())
-        {
+    fn flush_deltas(&self, planned: &PlannedCall, deltas: &mut DeltaBuffer, rest: Rest) {
+        deltas.due = Instant::now() + DELTA_INTERVAL;
+        if planned.purpose == Purpose::Compaction || !self.tree.is_followed(self.state().session()) {
+            deltas.text.skip();
+            return;
+        }
+        let text = match rest {
+            Rest::More => deltas.text.take(),
+            Rest::None => deltas.text.finish(),
+        };
+        if !text.is_empty() {
             let session = self.state().session().clone();
             self.tree.publish(RunEvent::Delta { session, turn: planned.turn, text: text.into() });
         }
@@ -526,7 +539,8 @@ impl Driver {
                     Charge::Unconfirmed => Spent::unconfirmed(worst.amount),
                     Charge::Reported(used) => self.cost(used, worst.amount),
                 };
-                let cause = self.with_fallback(cause);
+                let mut cause = self.with_fallback(cause);
+                self.tree.settings().redactor.redact_fault(&mut cause);
                 self.observe_call(ended(Err(cause.clone()), spent));
                 self.record(Event::CallFailed { turn, attempt, cause, spent, partial, waited_ms });
             }

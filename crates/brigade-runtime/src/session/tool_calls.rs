@@ -13,7 +13,7 @@ use brigade_core::{Budget, CallId, Event, SeenFile, Spent, ToolCall, ToolOutput,
 use serde_json::Value;
 
 use super::approvals::{Decision, Permission, denial};
-use super::{Driver, DriverError, DriverMessage, ToolDone};
+use super::{Driver, DriverError, DriverMessage, ToolDone, redaction};
 use crate::event_stream::RunEvent;
 use crate::process::guard_tag;
 use crate::sandbox::CommandSandbox;
@@ -89,6 +89,8 @@ impl Driver {
 
     /// Starts a new call. The driver itself carries out delegation and messages.
     async fn start(&mut self, call: CallId, tool_call: &ToolCall) -> Result<Option<ReadyCall>, ToolOutput> {
+        let redactor = &self.tree.settings().redactor;
+        redaction::check_arguments(redactor, &tool_call.name, tool_call.arguments.as_str())?;
         if DELEGATION_TOOLS.contains(&tool_call.name.as_str()) {
             return self.delegate(call, tool_call).await.map(|()| None);
         }

@@ -21,8 +21,8 @@ use crate::provider::Provider;
 use crate::store::MemoryStore;
 use crate::tool::EditTool;
 use crate::{
-    ApprovalPolicy, DEFAULT_BUDGET, Limits, Model, Models, Observer, Observers, Runtime, Settings, Store,
-    SubagentCallbacks, Tool, Toolbox, Workspace,
+    ApprovalPolicy, DEFAULT_BUDGET, Limits, Model, Models, Observer, Observers, Runtime, Secret, Settings,
+    Store, SubagentCallbacks, Tool, Toolbox, Workspace,
 };
 
 /// Change of the default settings.
@@ -210,6 +210,13 @@ impl BrigadeBuilder {
         }
     }
 
+    /// Adds secrets, such as keys that your tools use. Their values are redacted in tool results, replies and errors, and a
+    /// call whose arguments contain one is refused. Keys of providers and keys of known shapes are redacted in any case.
+    pub fn secrets(self, secrets: impl IntoIterator<Item = Secret>) -> BrigadeBuilder {
+        let secrets: Vec<Secret> = secrets.into_iter().collect();
+        self.configure(|settings| settings.redactor = settings.redactor.clone().with_secrets(secrets))
+    }
+
     /// Sets the handling of calls that require approval. The default is [`ApprovalPolicy::Deny`]. With
     /// [`ApprovalPolicy::AskUser`] the run emits an [`Event::Asked`](crate::Event::Asked), which
     /// [`Runtime::answer`] answers. A running call that connects to a host which its sandbox does not allow emits an
@@ -266,6 +273,10 @@ impl BrigadeBuilder {
             None => return Err(BuildError::NoModel),
         };
         #[cfg(feature = "models")]
+        let keys: Vec<Secret> = self.providers.iter().filter_map(Provider::own_key).cloned().collect();
+        #[cfg(not(feature = "models"))]
+        let keys: Vec<Secret> = Vec::new();
+        #[cfg(feature = "models")]
         let models = self.connect_providers()?;
         #[cfg(not(feature = "models"))]
         let models = std::mem::take(&mut self.custom_models);
@@ -289,6 +300,7 @@ impl BrigadeBuilder {
         #[cfg(not(feature = "agent-files"))]
         let agent_problems = Vec::new();
         settings.observers = self.observers;
+        settings.redactor = settings.redactor.with_secrets(keys.into_iter().filter(Secret::is_distinctive));
         self.changes.into_iter().for_each(|change| change(&mut settings));
         for agent in self.agents {
             checks::check_agent(&agent, &settings, &models)?;

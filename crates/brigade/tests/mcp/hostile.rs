@@ -176,7 +176,10 @@ async fn exit_at_start_is_reported_without_secrets() {
     let harness = McpHarness::new();
     let servers = Servers::start(vec![harness.server("s", "leaves")]).await;
     let [problem] = servers.problems() else { panic!("{:?}", servers.problems()) };
-    assert_eq!(problem.message, "cannot start the server: it exited with code 7: this is no key: (hidden)");
+    assert_eq!(
+        problem.message,
+        "cannot start the server: it exited with code 7: this is no key: [redacted: configured secret]"
+    );
 }
 
 #[tokio::test]

@@ -9,9 +9,9 @@ use brigade::provider::{Anthropic, Ollama, OpenAi};
 use brigade::store::SqliteStore;
 use brigade::{
     Agent, ApprovalPolicy, Brigade, BrigadeBuilder, Budget, BuildError, Event, Mode, Observation, Observer,
-    RunError, RunEvent, Status, Task, Tool, ToolContext, ToolOutput,
+    RunError, RunEvent, Secret, Status, Task, Tool, ToolContext, ToolOutput,
 };
-use brigade_core::DelegationStyle;
+use brigade_core::{Cursor, DelegationStyle};
 use brigade_testing::{Script, call, reply};
 use serde_json::json;
 use tempfile::TempDir;
@@ -54,6 +54,39 @@ tool!(Loud, "Loud Tool");
 fn error(option: impl FnOnce(BrigadeBuilder) -> BrigadeBuilder) -> BuildError {
     let (builder, _folder) = builder(one());
     option(builder).build().err().expect("it was built")
+}
+
+#[tokio::test]
+async fn secrets_of_the_builder_and_keys_are_redacted_and_refused() {
+    let key = format!("ghp_{}", "aB3dE5gH7j".repeat(4));
+    let secret = "sesame-of-the-tool-7";
+    let script = Script::new().turns([
+        call("read_file", json!({ "path": "notes.txt" }))
+            .call("write_file", json!({ "path": "out.txt", "content": secret })),
+        reply("{results}"),
+    ]);
+    let (builder, folder) = builder(script);
+    std::fs::write(folder.path().join("notes.txt"), format!("{key} and {secret}")).unwrap();
+    let brigade = builder.secrets([Secret::new(secret)]).build().unwrap();
+    let result = brigade.run("x").await.unwrap();
+    let text = result.outcome.text.as_str();
+    assert!(text.contains("[redacted: GitHub token] and [redacted: configured secret]"), "{text}");
+    assert!(text.contains("`write_file` refused: its arguments contain a configured secret"), "{text}");
+    assert!(!folder.path().join("out.txt").exists());
+    let log = brigade.runtime().store().tail(&result.session, Cursor::START, usize::MAX).await.unwrap();
+    let log = serde_json::to_string(&log).unwrap();
+    assert!(!log.contains(secret) && !log.contains(&key), "{log}");
+}
+
+#[tokio::test]
+async fn key_of_a_provider_is_redacted_in_results() {
+    let key = "key-of-the-provider-12";
+    let script = Script::new().turns([call("read_file", json!({ "path": "notes.txt" })), reply("{results}")]);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notes.txt"), key).unwrap();
+    let builder = Brigade::builder().provider(OpenAi::new(key)).custom_model("script", script.model());
+    let result = builder.workspace(folder.path()).build().unwrap().run("x").await.unwrap();
+    assert_eq!(result.outcome.text.as_str(), "[redacted: configured secret]");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::error::{CliError, Exit};
 use crate::output;
+use crate::private_files;
 use crate::sanitize;
 use crate::settings::{LEAD_AGENT, PROJECT_AGENTS, Settings};
 
@@ -53,7 +54,7 @@ pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: boo
         AgentScope::User => user_agents_folder(settings)?,
     };
     let file = folder.join(id).join("AGENT.md");
-    write(&file, &TEMPLATE.replace("{id}", id))?;
+    write(&file, &TEMPLATE.replace("{id}", id), scope)?;
     if is_text {
         output::text(&sanitize::path(&file))?;
         output::note("Edit it, then check it with: brigade agents lint");
@@ -72,8 +73,8 @@ fn user_agents_folder(settings: &Settings) -> Result<PathBuf, CliError> {
     settings.agent_folders.user.clone().ok_or_else(nowhere)
 }
 
-/// Writes a new file. Fails if it exists.
-fn write(file: &Path, text: &str) -> Result<(), CliError> {
+/// Writes a new file. Fails if it exists. A project is shared with others, so the umask decides there.
+fn write(file: &Path, text: &str, scope: AgentScope) -> Result<(), CliError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => CliError::usage(format!(
             "cannot create {}: it already exists. Choose another id, or edit the file.",
@@ -82,10 +83,16 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
         _ => CliError::failed(format!("cannot write {}: {error}", file.display())),
     };
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
+        let created = match scope {
+            AgentScope::Project => std::fs::create_dir_all(folder),
+            AgentScope::User => private_files::create_directory(folder),
+        };
+        created.map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
     }
-    let mut options = std::fs::OpenOptions::new();
+    let mut options = match scope {
+        AgentScope::Project => std::fs::OpenOptions::new(),
+        AgentScope::User => private_files::options(),
+    };
     let mut opened = options.write(true).create_new(true).open(file).map_err(failed)?;
     opened.write_all(text.as_bytes()).map_err(failed)
 }

@@ -1,9 +1,11 @@
 //! Input history, in a file that only its owner can read.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+
+use crate::private_files;
 
 /// Maximum number of entries.
 const MAX_ENTRIES: usize = 1000;
@@ -109,9 +111,9 @@ fn line(entry: &str) -> std::io::Result<String> {
 
 fn append(file: &PathBuf, entry: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
+        private_files::create_directory(folder)?;
     }
-    let mut opened = OpenOptions::new().create(true).append(true).mode(0o600).open(file)?;
+    let mut opened = private_files::options().create(true).append(true).open(file)?;
     opened.set_permissions(Permissions::from_mode(0o600))?;
     opened.write_all(line(entry)?.as_bytes())
 }

@@ -15,6 +15,8 @@ use crossterm::event::EventStream;
 use futures::{FutureExt, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind};
 
+pub(crate) use user_command::USER_COMMAND_TAG;
+
 use super::attach::ComposedMessage;
 use super::commands::{self, Command, ParsedLine};
 use super::conversation::{Conversation, Sent};
@@ -27,6 +29,7 @@ use crate::error::{CliError, Exit};
 use crate::follow::listen_for;
 use crate::keyboard::editor::TakenInput;
 use crate::output;
+use crate::redaction;
 use crate::render::wrap_text;
 use crate::sanitize;
 use crate::store_advice;
@@ -369,7 +372,7 @@ impl ChatUi<'_> {
 
     async fn handle_round_event(&mut self, round_event: RoundEvent) {
         match round_event {
-            RoundEvent::RunEvent(live) => self.show_event(&live),
+            RoundEvent::RunEvent(live) => self.show_event(&redaction::run_event(live)),
             RoundEvent::Ended => {
                 if let Some(round) = self.round.take() {
                     self.ended(round.run.result().await).await;

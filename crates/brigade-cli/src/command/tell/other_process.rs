@@ -46,7 +46,7 @@ pub(super) async fn follow(
                 // The lease is read before the log: the end of a round is recorded before its lease is released.
                 !is_running(store, session).await? && store.tail(session, view.cursor, 1).await?.is_empty()
             }
-            event = events.next() => on_event(&event?, &mut view, progress).map(|()| false)?,
+            event = events.next() => on_event(event?, &mut view, progress).map(|()| false)?,
         };
         let has_ended = view.tree.node(session).is_some_and(Node::has_ended);
         if has_ended && !runtime.has_unread_input(session).await? {

@@ -13,6 +13,7 @@ use super::ToolsAdd;
 use crate::args::{Global, OutputFormat};
 use crate::error::{CliError, Exit, unwritable};
 use crate::output;
+use crate::private_files;
 use crate::sanitize;
 use crate::settings::Settings;
 use crate::summary::shell_quoted;
@@ -311,7 +312,7 @@ impl ConfigFile {
     fn write(&self) -> Result<(), CliError> {
         let failed = |error: std::io::Error| unwritable(&self.file, &error);
         let folder = self.file.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        private_files::create_directory(folder).map_err(failed)?;
         let rights = match self.file.metadata() {
             Ok(found) => found.permissions(),
             Err(_) => Permissions::from_mode(0o600),

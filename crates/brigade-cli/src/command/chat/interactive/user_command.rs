@@ -12,7 +12,7 @@ use crate::render::fit;
 use crate::sanitize;
 
 /// Name of the guard in the process table.
-const GUARD_TAG: &str = "user:0";
+pub(crate) const USER_COMMAND_TAG: &str = "user:0";
 /// Columns of the command in the notice.
 const MAX_COMMAND_COLUMNS: usize = 40;
 
@@ -61,7 +61,7 @@ impl ChatUi<'_> {
         let Some(shell) = self.conversation.runtime.settings().shell.clone() else {
             return self.note("cannot run a command: `shell` is not available.");
         };
-        let job = Job::new(&command.text, shell.directory, GUARD_TAG, Confinement::None)
+        let job = Job::new(&command.text, shell.directory, USER_COMMAND_TAG, Confinement::None)
             .environment(shell.environment)
             .time_limit(shell.time_limit)
             .output_limit(shell.output_limit);
