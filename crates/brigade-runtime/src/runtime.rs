@@ -430,7 +430,7 @@ impl Runtime {
     }
 
     /// Answers an approval request of a session, regardless of which process runs it. The first answer counts. A
-    /// [`CallId`](brigade_core::CallId) stands for the request of a call that has not started.
+    /// [`CallId`](brigade_core::CallId) names the request of a call that has not started.
     pub async fn answer(
         &self,
         session: &SessionId,

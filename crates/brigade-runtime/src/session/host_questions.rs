@@ -1,6 +1,6 @@
 //! Questions about hosts: whether a call that runs may connect to a host that its sandbox does not allow.
 //!
-//! The connection waits for the answer, and the call goes on meanwhile. A question ends with its call: nobody would use
+//! The connection waits for the answer, and the call continues meanwhile. A question ends with its call: nobody would use
 //! a later answer. An answer holds for the rest of the call, so that each host and port is asked for once.
 
 use std::collections::BTreeMap;
