@@ -191,6 +191,9 @@ impl SandboxSettings {
             (Access::Allowed, NetworkAccess::Off) if extra.hosts.is_empty() => Network::Off,
             (Access::Allowed, NetworkAccess::Off) => Network::Proxy,
         };
+        // It often leads to a file below `/run`, which is private.
+        let names = (network == Network::On).then(|| PathBuf::from("/etc/resolv.conf"));
+        let visible = [workspace.to_path_buf()].into_iter().chain(self.read.clone()).chain(names);
         let sockets = if is_plan { Vec::new() } else { existing(self.sockets.iter().cloned()) };
         if is_plan {
             discarded.append(&mut writable);
@@ -207,9 +210,7 @@ impl SandboxSettings {
             ),
             hidden: os_strings(hidden.into_iter().filter(stays_hidden)),
             writable: os_strings(writable.into_iter()),
-            visible: os_strings(
-                existing([workspace.to_path_buf()].into_iter().chain(self.read.clone())).into_iter(),
-            ),
+            visible: os_strings(existing(visible).into_iter()),
             temporary: tree.create()?.map(|parts| OsString::from(parts.temporary)),
             sockets: os_strings(sockets.into_iter()),
             network,

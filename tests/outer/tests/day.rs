@@ -49,6 +49,7 @@ fn day(registry: &RecordingServer, canary: &RecordingServer, in_sandbox: bool) -
     // Without a sandbox, a server of the agent uses the ports of the machine.
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
     let text = include_str!("../fixtures/day.json")
+        .replace("REGISTRYHOST", registry.address.trim_start_matches("http://"))
         .replace("REGISTRY", &registry.address)
         .replace("FREEPORT", &free.port().to_string())
         .replace("CANARYHOST", host)

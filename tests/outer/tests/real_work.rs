@@ -192,12 +192,17 @@ fn packages_are_installed_from_a_registry_only_with_the_network() {
         };
         assert!(refused.is_error && server.requests().is_empty(), "{refused:?}");
 
-        let workplace = AgentWorkplace::new(user);
-        let [installed] = &make(&workplace, &[SANDBOX, "sandbox.network=true"], &[install])[..] else {
-            unreachable!()
-        };
-        assert!(!installed.is_error && installed.text.contains("  padded\n"), "{installed:?}");
-        assert!(workplace.path("work/node_modules/leftpad/index.js").exists());
+        // The whole network, or this server through the proxy.
+        let host = format!("sandbox.network=[\"{}\"]", server.address.trim_start_matches("http://"));
+        for setting in ["sandbox.network=true", &host] {
+            let workplace = AgentWorkplace::new(user);
+            let [installed] = &make(&workplace, &[SANDBOX, setting], std::slice::from_ref(&install))[..]
+            else {
+                unreachable!("one command has one result")
+            };
+            assert!(!installed.is_error && installed.text.contains("  padded\n"), "{installed:?}");
+            assert!(workplace.path("work/node_modules/leftpad/index.js").exists());
+        }
     }
 }
 

@@ -82,10 +82,10 @@ impl RawSandbox {
                 processes: processes.at_most(),
                 free_disk_bytes: Some(disk.0),
             },
-            home: environment.home().map(Path::to_path_buf),
-            private,
-            protected,
-            temporary: environment.data_folder().map(|data| data.join("tmp")),
+            home: environment.home().map(real),
+            private: private.iter().map(|path| real(path)).collect(),
+            protected: protected.iter().map(|path| real(path)).collect(),
+            temporary: environment.data_folder().map(|data| real(&data).join("tmp")),
         }
     }
 }
@@ -123,6 +123,19 @@ impl From<RawNetwork> for Json {
             }
         }
     }
+}
+
+/// The path without links and `..`, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    for above in path.ancestors() {
+        if let Ok(mut real) = above.canonicalize() {
+            real.extend(missing.iter().rev());
+            return real;
+        }
+        missing.extend(above.file_name());
+    }
+    path.to_path_buf()
 }
 
 /// Absolute path; `~/` is the home directory.

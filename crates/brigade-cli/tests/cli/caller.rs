@@ -131,7 +131,8 @@ fn agent_can_run_commands_that_only_read() {
     let run = |command: &&str| format!("{BRIGADE} {command} >/dev/null 2>err.txt || cat err.txt\n");
     let commands: String = OPEN_COMMANDS.iter().map(run).collect();
     let command = format!("export BRIGADE_HOME={}\n{commands}echo end", home.home().display());
-    let done = home.run(shell(&command), &["--mode", "auto"]);
+    // In the sandbox, the configuration and the sessions are hidden.
+    let done = home.run(shell(&command), &["--mode", "auto", "--no-sandbox"]);
     assert_eq!(done.exits_with(0).stdout, "end\n");
 }
 

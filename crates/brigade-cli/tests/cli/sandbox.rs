@@ -70,7 +70,7 @@ fn sandbox_keeps_control_files_and_leaves_nothing_behind() {
     let mut names: Vec<_> =
         fs::read_dir(home.work()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, [".env", ".git", "src"]);
+    assert_eq!(names, [".env", ".git", "AGENTS.md.removed", "src"]);
 }
 
 #[test]

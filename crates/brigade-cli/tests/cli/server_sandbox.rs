@@ -123,7 +123,9 @@ impl Place {
             Script::new().turns([call("mcp__bad__sh", json!({ "command": command })), reply("{results}")]);
         let settings = [&ON[..], &["--mode", "auto"], settings].concat();
         let done = self.run(script, &settings);
-        assert!(!done.stderr.contains("warning"), "{}", done.stderr);
+        let has_other_warning =
+            done.stderr.lines().any(|line| line.contains("warning") && !line.contains("the sandbox is off"));
+        assert!(!has_other_warning, "{}", done.stderr);
         done.exits_with(0).stdout.clone()
     }
 

@@ -6,7 +6,6 @@ mod rules;
 mod shell;
 
 use crate::hostile::case::Case;
-pub(crate) use files::PENDING;
 
 /// All tables.
 pub(crate) const TABLES: [&[Case]; 4] = [files::CASES, network::CASES, rules::CASES, shell::CASES];

@@ -99,11 +99,3 @@ fn command_without_a_repository_reports_nothing() {
     assert_eq!(done.exits_with(0).stdout, "one\n", "{}", done.stderr);
     assert_eq!(std::fs::read_dir(home.work()).unwrap().count(), 0);
 }
-
-/// Calls that the file tools are to refuse once they know secrets and protected files.
-#[test]
-#[ignore = "the file tools do not know secrets and protected files yet"]
-fn pending_calls_are_refused() {
-    let problems = problems(&mut Place::new(), Setup::Confined, calls::PENDING);
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
-}

@@ -60,12 +60,13 @@ fn integrity_fields_and_ids_are_kept() {
 }
 
 /// Files of this repository that contain addresses with a password, or the texts that replace secrets.
-const WITH_EXAMPLES: [&str; 12] = [
+const WITH_EXAMPLES: [&str; 13] = [
     "docs/guide/permissions.md",
     "brigade-base/src/redactor/tests.rs",
     "brigade-cli/src/settings/shell.rs",
     "brigade-cli/tests/cli/environment_context.rs",
     "brigade-cli/tests/cli/proxy.rs",
+    "brigade-cli/tests/hostile/web.rs",
     "brigade-http-client/src/proxies.rs",
     "brigade-models/src/http/proxy.rs",
     "brigade-tools/src/web/address.rs",

@@ -107,10 +107,6 @@ pub(crate) const CASES: &[Case] = &[
     // The session is not broken.
     call(14, "read_file", r#"{"path": "src/main.rs"}"#).expects(Expected::Says("fn main")),
     call(14, "write_file", r#"{"path": "src/new", "content": "x"}"#).expects(Expected::Contained),
-];
-
-/// Calls that file tools refuse once they know protected files and secrets. They are not part of [`CASES`] yet.
-pub(crate) const PENDING: &[Case] = &[
     call(10, "write_file", r#"{"path": ".mcp.json", "content": "pwned-@ID"}"#),
     call(10, "write_file", r#"{"path": ".brigade/config.toml", "content": "pwned-@ID"}"#),
     call(10, "write_file", r#"{"path": ".claude/agents/a.md", "content": "pwned-@ID"}"#),
@@ -123,5 +119,5 @@ pub(crate) const PENDING: &[Case] = &[
     call(19, "read_file", r#"{"path": ".env"}"#),
     call(19, "read_file", r#"{"path": "link-env"}"#),
     call(19, "read_file", r#"{"path": "deploy.key"}"#),
-    call(19, "grep", r#"{"pattern": "SECRET"}"#).expects(Expected::Contained),
+    call(19, "grep", r#"{"pattern": "SECRET"}"#).expects(Expected::Contained).setup(Setup::Hidden),
 ];
