@@ -2,7 +2,6 @@
 //! next ones. Run with `cargo bench --profile dist -p brigade-base --bench scan`.
 #![expect(
     clippy::unwrap_used,
-    clippy::disallowed_methods,
     clippy::print_stdout,
     reason = "a benchmark prints and may fail loudly"
 )]

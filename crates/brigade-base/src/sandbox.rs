@@ -12,6 +12,7 @@ mod secrets;
 mod servers;
 mod temporary;
 mod tree;
+mod worktree;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -148,6 +149,9 @@ impl SandboxSettings {
                 });
                 let mut writable = existing(folders);
                 writable.retain(|path| path.starts_with(workspace));
+                if authority.paths.contains("") {
+                    writable.extend(worktree::git_directories(workspace));
+                }
                 writable.extend(existing(self.write.iter().cloned()));
                 writable
             }

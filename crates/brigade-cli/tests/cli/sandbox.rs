@@ -374,3 +374,29 @@ fn run_and_doctor_say_that_the_sandbox_protects_less() {
     let done = home.brigade(&["run", "--model", &script, "--mode", "edit", "x"]);
     assert!(!done.exits_with(0).stderr.contains("namespaces"), "{}", done.stderr);
 }
+
+/// The repository of a linked worktree is outside of the workspace.
+#[test]
+fn git_works_in_a_linked_worktree_and_cannot_change_what_git_runs() {
+    let home = Home::outside_tmp();
+    let git = "git init -q main && cd main && git config user.name n && git config user.email e@x && echo a > a && git add a && \
+               git commit -qm one && git worktree add -q ../work/tree";
+    let output = std::process::Command::new("sh")
+        .args(["-c", git])
+        .current_dir(home.work().join(".."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = home.work().join("tree");
+    let commit = "echo b > b && git add b && git commit -qm two && git log --oneline | wc -l";
+    let output = run(&home, commit, &["--cwd", tree.to_str().unwrap()]);
+    assert!(output.ends_with("2\n"), "{output}");
+    let main = home.work().join("../main");
+    let attack = "for file in hooks/pre-commit config HEAD worktrees/tree/commondir worktrees/tree/config.worktree; do \
+                  echo evil > ../../main/.git/$file; done; git config core.pager evil";
+    let output = run(&home, attack, &["--cwd", tree.to_str().unwrap()]);
+    assert!(output.contains("Read-only file system"), "{output}");
+    let evil =
+        std::process::Command::new("grep").args(["-r", "evil", ".git"]).current_dir(&main).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&evil.stdout), "");
+}

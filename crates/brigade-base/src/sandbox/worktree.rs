@@ -1,0 +1,71 @@
+//! Linked worktrees: git writes to the repository that the worktree belongs to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Directories of a repository that git changes in all of its worktrees. Its configuration and its hooks are elsewhere.
+const SHARED: [&str; 3] = ["logs", "objects", "refs"];
+
+/// Directories outside of the workspace that git changes, if the workspace is a linked worktree. The repository must name the
+/// worktree too, because `.git` alone could have come with the files of a project.
+pub(super) fn git_directories(workspace: &Path) -> Vec<PathBuf> {
+    linked(workspace).unwrap_or_default()
+}
+
+fn linked(workspace: &Path) -> Option<Vec<PathBuf>> {
+    let git = workspace.join(".git");
+    if !git.symlink_metadata().ok()?.is_file() {
+        return None;
+    }
+    let own = path_in(&git)?.strip_prefix("gitdir: ")?.trim().to_owned();
+    let own = workspace.join(own).canonicalize().ok()?;
+    let common = own.join(path_in(&own.join("commondir"))?.trim()).canonicalize().ok()?;
+    let back = own.join(path_in(&own.join("gitdir"))?.trim()).canonicalize().ok()?;
+    let is_known =
+        back == git.canonicalize().ok()? && own.parent() == Some(common.join("worktrees").as_path());
+    let shared = SHARED.map(|name| common.join(name)).into_iter().filter(|path| is_real_directory(path));
+    is_known.then(|| shared.chain([own.clone()]).collect())
+}
+
+/// First line of a file that contains a path.
+fn path_in(file: &Path) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().next().map(str::to_owned)
+}
+
+fn is_real_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repository_must_name_the_worktree() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let own = root.join("main/.git/worktrees/w");
+        for directory in
+            ["main/.git/worktrees/w", "main/.git/objects", "main/.git/refs", "main/.git/hooks", "w", "x"]
+        {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        fs::write(root.join("w/.git"), format!("gitdir: {}\n", own.display())).unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        fs::write(own.join("gitdir"), format!("{}\n", root.join("w/.git").display())).unwrap();
+        let shared = |name: &str| root.join("main/.git").join(name);
+        let expected = vec![shared("objects"), shared("refs"), own.clone()];
+        assert_eq!(git_directories(&root.join("w")), expected);
+        fs::write(own.join("gitdir"), "../../../../w/.git\n").unwrap();
+        assert_eq!(git_directories(&root.join("w")), expected, "newer versions of git write relative paths");
+        // Another directory claims to be the worktree.
+        fs::copy(root.join("w/.git"), root.join("x/.git")).unwrap();
+        assert_eq!(git_directories(&root.join("x")), Vec::<PathBuf>::new());
+        // The worktree claims to belong to another repository.
+        fs::write(own.join("commondir"), "../../../..\n").unwrap();
+        assert_eq!(git_directories(&root.join("w")), Vec::<PathBuf>::new());
+        assert_eq!(git_directories(&root.join("main")), Vec::<PathBuf>::new());
+        assert_eq!(git_directories(&root), Vec::<PathBuf>::new());
+    }
+}
