@@ -1,10 +1,6 @@
 //! Time to find the secrets and protected files of a workspace of 50,000 files, for the first command of an agent and for the
 //! next ones. Run with `cargo bench --profile dist -p brigade-base --bench scan`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a benchmark prints and may fail loudly"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints and may fail loudly")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};

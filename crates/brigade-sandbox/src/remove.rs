@@ -124,8 +124,8 @@ mod tests {
             rustix::fs::mkdirat(&directory, "0123456789", Mode::RWXU).unwrap();
             directory = openat(&directory, "0123456789", OFlags::DIRECTORY, Mode::empty()).unwrap();
         }
-        fs::set_permissions(tree.join("closed/below"), fs::Permissions::from_mode(0)).unwrap();
-        fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("closed/below"), fs::Permissions::from_mode(0o0)).unwrap();
+        fs::set_permissions(tree.join("closed"), fs::Permissions::from_mode(0o0)).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists() && root.path().join("kept").exists());
         remove_tree(&tree).unwrap();

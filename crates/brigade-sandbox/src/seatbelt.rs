@@ -112,7 +112,6 @@ impl SeatbeltProfile {
 }
 
 /// Real path of a path whose last components may be missing.
-
 pub(crate) fn real_path(path: &Path) -> PathBuf {
     let mut missing: Vec<&OsStr> = Vec::new();
     for above in path.ancestors() {
