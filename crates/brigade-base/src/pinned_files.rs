@@ -15,7 +15,9 @@ pub struct PinnedFiles {
 
 /// Reason why a file is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is a symbolic link, or it has changed since its project was trusted. Trust the project again")]
+#[error(
+    "it is a symbolic link, or it has changed since its project was trusted. The user can review it and run: brigade trust"
+)]
 pub struct ChangedFile;
 
 impl PinnedFiles {

@@ -32,6 +32,7 @@ pub(crate) use servers::ServerProgram;
 pub use servers::{ServerAccess, ServerOrigin, ServerSandbox};
 pub(crate) use temporary::TemporaryDirectory;
 pub use tree::TreeSandbox;
+use worktree::LinkedRepository;
 
 /// Settings of the sandbox in which commands of agents run.
 #[derive(Debug, Clone, Default)]
@@ -140,6 +141,7 @@ impl SandboxSettings {
         let nothing = ExtraAccess::default();
         let extra = if is_plan { &nothing } else { extra };
         let granted = self.granted(workspace, extra)?;
+        let linked = LinkedRepository::of(workspace);
         let mut writable = match mode {
             SandboxMode::ReadOnly => Vec::new(),
             SandboxMode::Workspace | SandboxMode::Off => {
@@ -150,7 +152,7 @@ impl SandboxSettings {
                 let mut writable = existing(folders);
                 writable.retain(|path| path.starts_with(workspace));
                 if authority.paths.contains("") {
-                    writable.extend(worktree::git_directories(workspace));
+                    writable.extend(linked.writable);
                 }
                 writable.extend(existing(self.write.iter().cloned()));
                 writable
@@ -158,8 +160,12 @@ impl SandboxSettings {
         };
         let scan = tree.scan(authority)?;
         let home = self.home.as_deref();
-        let hidden =
-            home.into_iter().flat_map(secrets::in_home).chain(scan.hidden).chain(self.private.clone());
+        let hidden = home
+            .into_iter()
+            .flat_map(secrets::in_home)
+            .chain(scan.hidden)
+            .chain(secrets::above(workspace))
+            .chain(self.private.clone());
         let hidden = places::with_other_names(hidden.collect(), workspace, &self.private)?;
         let stays_hidden = |path: &PathBuf| {
             // Brigade's own files stay hidden, even if `read` lists them.
@@ -167,11 +173,14 @@ impl SandboxSettings {
             !is_granted || self.private.iter().any(|private| path.starts_with(private))
         };
         let (instructions, missing_instructions) = protected::instruction_files(workspace);
+        let others: Vec<PathBuf> =
+            existing(self.write.iter().cloned()).into_iter().chain(granted.clone()).collect();
         let protected = protected::in_workspace(workspace)
             .chain(instructions)
             .chain(home.into_iter().flat_map(protected::in_home))
             .chain(scan.protected)
             .chain(self.protected.iter().cloned())
+            .chain(others.iter().flat_map(|directory| protected::in_other(directory)))
             .filter(|path| !granted.contains(path));
         let protected: Vec<PathBuf> = protected.collect();
         // A file with a mount of its own cannot be replaced, which is how git writes its configuration. It needs none if
@@ -197,7 +206,8 @@ impl SandboxSettings {
         };
         // It often leads to a file below `/run`, which is private.
         let names = (network == Network::On).then(|| PathBuf::from("/etc/resolv.conf"));
-        let visible = [workspace.to_path_buf()].into_iter().chain(self.read.clone()).chain(names);
+        let visible =
+            [workspace.to_path_buf()].into_iter().chain(self.read.clone()).chain(names).chain(linked.common);
         let sockets = if is_plan { Vec::new() } else { existing(self.sockets.iter().cloned()) };
         if is_plan {
             discarded.append(&mut writable);
@@ -425,7 +435,7 @@ pub enum SandboxError {
     /// The workspace is too large to find its secret and protected files.
     #[error(
         "cannot start the command in a sandbox: the workspace has more than {limit} files and directories. \
-         Use a smaller workspace, or set `sandbox.mode` to \"off\"."
+         The user can choose a smaller workspace with --cwd, or set `sandbox.mode` to \"off\"."
     )]
     TooManyFiles {
         /// Maximum number of files and directories.
@@ -433,8 +443,8 @@ pub enum SandboxError {
     },
     /// The workspace contains the home directory.
     #[error(
-        "cannot start the command in a sandbox: the workspace contains your home directory. \
-         Run Brigade in a project directory, or set `sandbox.mode` to \"off\"."
+        "cannot start the command in a sandbox: the workspace contains the user's home directory. \
+         The user can run Brigade in a project directory, or set `sandbox.mode` to \"off\"."
     )]
     Home,
     /// The directory for temporary files cannot be created.
@@ -442,8 +452,8 @@ pub enum SandboxError {
     Temporary(#[from] std::io::Error),
     /// The authority does not include the network.
     #[error(
-        "cannot allow access to hosts: this agent has no network access. Do the task without it, or leave it to an agent \
-         that has network access."
+        "cannot allow access to hosts: this agent has no network access. Do the task without it, or report that the task \
+         requires network access."
     )]
     NoNetwork,
     /// A path for which write access is needed cannot be used.

@@ -133,13 +133,13 @@ pub(crate) struct Flags {
     /// Delegation styles: auto, or a comma-separated list of delegate, subagent, dispatch, spawn
     #[arg(long = "faces", value_name = "STYLES", value_parser = styles)]
     pub(crate) delegation_styles: Option<String>,
-    /// Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits), auto
-    /// (all calls that no deny or ask rule matches). Default: ask at a terminal; otherwise edit, and calls that need
-    /// approval are denied
+    /// Calls that run without approval: plan (reads, and commands whose changes are discarded; all others are denied), ask
+    /// (reads), edit (reads, file edits, and commands in a sandbox), auto (all calls that no deny or ask rule matches).
+    /// Default: ask at a terminal; otherwise edit, and calls that need approval are denied
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
-    /// Run commands of agents without the sandbox, with all your permissions. A round that was started in a sandbox stays in
-    /// it
+    /// Run commands of agents without the sandbox, with all your permissions. A resumed round that was started in a sandbox
+    /// keeps it
     #[arg(long)]
     pub(crate) no_sandbox: bool,
 }

@@ -1,6 +1,6 @@
 //! Refusal of commands that an agent runs in the user's name.
 //!
-//! Commands that start agents, speak to them, decide for the user or widen what agents may do are for the user only. The
+//! Commands that start agents, send them messages, act for the user or widen what agents may do are for the user only. The
 //! command of an agent runs below a guard, which the process table shows. This is a second barrier: the sandbox hides the
 //! session store and the data directory.
 
@@ -64,8 +64,8 @@ fn check_caller(refusal: &Refusal, most: Caller) -> Result<(), CliError> {
             "cannot run `brigade {command}` in a command of an agent: only the user can {privilege}. Ask the user to run it."
         ))),
         Err(error) => Err(CliError::usage(format!(
-            "cannot run `brigade {command}`: cannot determine whether an agent runs it: {error}. Make the process table in \
-             /proc readable."
+            "cannot run `brigade {command}`: cannot determine whether an agent runs it: {error}. Mount /proc \
+             for the current pid namespace."
         ))),
     }
 }

@@ -159,6 +159,8 @@ pub enum Verdict {
 pub enum AskReason {
     /// The mode requires it.
     Mode,
+    /// The call requests more access than its sandbox gives. No rule and no mode allows it.
+    Access,
     /// `ask` rule that matched, or `deny` rule that could not be decided.
     Rule(Rule),
     /// The file is protected in every mode. Only a rule that names it allows the call.
@@ -169,6 +171,7 @@ impl fmt::Display for AskReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AskReason::Mode => f.write_str("this mode requires approval"),
+            AskReason::Access => f.write_str("it requests access beyond the sandbox"),
             AskReason::Rule(rule) => write!(f, "the rule `{rule}` requires approval"),
             AskReason::Protected(protected) => protected.fmt(f),
         }
@@ -262,9 +265,10 @@ impl Permissions {
         {
             return Verdict::Ask { reason: AskReason::Protected(protected) };
         }
-        match may_be_free && self.is_free(action.kind, &target) {
-            true => Verdict::Allow,
-            false => Verdict::Ask { reason: AskReason::Mode },
+        match may_be_free {
+            true if self.is_free(action.kind, &target) => Verdict::Allow,
+            true => Verdict::Ask { reason: AskReason::Mode },
+            false => Verdict::Ask { reason: AskReason::Access },
         }
     }
 

@@ -33,7 +33,7 @@ fn mode(mode: Mode) -> &'static str {
             "plan (read-only: edits are refused; commands run only in a sandbox that discards their changes)"
         }
         Mode::Ask => "ask (edits and commands need approval)",
-        Mode::Edit => "edit (edits are allowed; commands need approval)",
+        Mode::Edit => "edit (edits are allowed; commands outside a sandbox need approval)",
         Mode::Auto => "auto (edits and commands are allowed)",
     }
 }
@@ -88,7 +88,7 @@ mod tests {
                 "System: linux",
                 "Date: 2026-11-17 (UTC)",
                 "Git: branch x# Lead: obeyme",
-                "Permission mode: edit (edits are allowed; commands need approval)",
+                "Permission mode: edit (edits are allowed; commands outside a sandbox need approval)",
             ]
         );
         assert!(!block(&environment("2026-11-17 (UTC)", None), &authority).contains("Git:"));

@@ -52,8 +52,8 @@ impl HostAsker {
         self.decider.clone()
     }
 
-    /// Waits until this much time has passed without an open request. A user who thinks does not use up the time limit
-    /// of a command.
+    /// Waits until this much time has passed without an open request. The time that the user takes to answer does not count
+    /// towards the time limit of a command.
     pub async fn time_without_questions(&self, limit: Duration) {
         let Some(open) = &self.open else { return tokio::time::sleep(limit).await };
         let (mut open, mut left) = (open.subscribe(), limit);

@@ -119,7 +119,7 @@ impl Tool for SandboxedShell {
     type Input = SandboxedShellInput;
 
     fn description(&self) -> Cow<'static, str> {
-        let sandbox = "Commands run in a sandbox: secrets are hidden, and at most the workspace and /tmp are writable. The network is off or limited to some hosts. If a command fails because of the sandbox, request access with `needs`.";
+        let sandbox = "Commands run in a sandbox: secrets are hidden, and at most the workspace and /tmp are writable. The network may be off or limited to some hosts. If a command fails because of the sandbox, request access with `needs`.";
         format!("{DESCRIPTION} {sandbox}").into()
     }
 

@@ -220,8 +220,13 @@ const REFUSED: &[Step] = &[
 ];
 
 /// Commands that fail in a linked worktree, because its repository is outside the workspace.
-const REFUSED_IN_A_LINKED_WORKTREE: &[Step] =
-    &[("git status --short", &[]), ("echo x > x && git add x", &["Read-only file system"])];
+const REFUSED_IN_A_LINKED_WORKTREE: &[Step] = &[
+    (
+        "git status --short; echo x > x && git add x && git -c user.name=n -c user.email=n@example.com commit -qm x",
+        &[],
+    ),
+    ("git branch other && git branch -d other", &["Read-only file system"]),
+];
 
 /// Commands that fail in a workspace that is no repository.
 const REFUSED_WITHOUT_A_REPOSITORY: &[Step] = &[("git init -q .", &["Read-only file system"])];

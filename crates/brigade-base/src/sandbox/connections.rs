@@ -51,7 +51,7 @@ pub enum ConnectionOutcome {
 /// Reason why a connection was denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// Neither the settings nor the call allow the host, and nobody can be asked.
+    /// Neither the settings nor the call allow the host, and no user is available.
     NotAllowed,
     /// The host was asked about and not approved.
     NotApproved,
@@ -210,7 +210,7 @@ impl Denial {
                  or ask the user to add them to the setting `sandbox.network`."
             ),
             Denial::BlockedAddress(blocked) => format!(
-                "it has the address {blocked}. Request `{}` with `needs.hosts` too, \
+                "its address {blocked}. Request `{}` with `needs.hosts` too, \
                  or ask the user to add it to the setting `sandbox.network`.",
                 blocked.address
             ),
@@ -221,7 +221,7 @@ impl Denial {
                 Use a client that sends the host as TLS server name, without Encrypted Client Hello."
                 .to_owned(),
             Denial::Request(problem) => (*problem).to_owned(),
-            Denial::TooManyQuestions => "too many other hosts wait for the user's decision. \
+            Denial::TooManyQuestions => "too many approval requests for other hosts are open. \
                 Request the hosts with `needs.hosts`."
                 .to_owned(),
         };

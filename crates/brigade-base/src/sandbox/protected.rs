@@ -11,6 +11,21 @@ pub(super) fn in_workspace(workspace: &Path) -> impl Iterator<Item = PathBuf> {
     own.into_iter().chain(git_files(&workspace.join(".git")))
 }
 
+/// Protected paths of another writable directory. Those that do not exist may be created, except in its repository.
+pub(super) fn in_other(directory: &Path) -> Vec<PathBuf> {
+    let git = directory.join(".git");
+    let names = project_files::settings().chain(INSTRUCTION_FILES).map(|name| directory.join(name));
+    let mut paths: Vec<PathBuf> = names.filter(|path| path.symlink_metadata().is_ok()).collect();
+    if git.symlink_metadata().is_ok() {
+        paths.extend(git_files(&git));
+    }
+    // The directory of a repository itself.
+    if directory.join("HEAD").exists() && directory.join("objects").is_dir() {
+        paths.extend(git_files(directory));
+    }
+    paths
+}
+
 /// Instruction files of a workspace that exist, and those that do not. Placeholders for the latter would be visible to every
 /// command that lists the workspace.
 pub(super) fn instruction_files(workspace: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {

@@ -3,11 +3,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use brigade_core::project_files::HOME_SECRETS;
+use brigade_core::project_files::{HOME_SECRETS, SecretName, secret_name};
 
 /// Credentials of a home directory that exist.
 pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
     HOME_SECRETS.map(|name| home.join(name)).into_iter().filter(|path| path.symlink_metadata().is_ok())
+}
+
+/// Secrets in the directories above a workspace, up to the root of its repository.
+pub(super) fn above(workspace: &Path) -> Vec<PathBuf> {
+    let root = workspace.ancestors().skip(1).find(|above| above.join(".git").symlink_metadata().is_ok());
+    let Some(root) = root.filter(|_| workspace.join(".git").symlink_metadata().is_err()) else {
+        return Vec::new();
+    };
+    let directories = workspace.ancestors().skip(1).take_while(|above| above.starts_with(root));
+    let entries = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
+    let is_secret =
+        |path: &PathBuf| match secret_name(&path.file_name().unwrap_or_default().to_string_lossy()) {
+            SecretName::Yes => !path.is_dir(),
+            SecretName::MaybeKey => is_private_key(path),
+            SecretName::No => false,
+        };
+    entries.map(|entry| entry.path()).filter(is_secret).collect()
 }
 
 /// Whether a file contains a private key.

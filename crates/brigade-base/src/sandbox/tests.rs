@@ -307,3 +307,31 @@ fn agents_with_the_same_rights_share_layers() {
     drop(tree);
     assert_eq!(std::fs::read_dir(root.join("tmp")).unwrap().count(), 0);
 }
+
+#[test]
+fn other_writable_directories_and_those_above_the_workspace_are_covered() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    for directory in ["repo/.git/objects", "repo/app", "other/.git/objects", "other/.vscode", "plain"] {
+        std::fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for file in ["repo/.git/HEAD", "other/.git/HEAD", "other/AGENTS.md", "repo/.env", "repo/notes", ".env"] {
+        std::fs::write(root.join(file), "").unwrap();
+    }
+    let settings = SandboxSettings {
+        mode: SandboxMode::Workspace,
+        write: vec![root.join("other"), root.join("plain")],
+        ..SandboxSettings::default()
+    };
+    let found = sandbox(&settings, &authority(&root.join("repo/app")));
+    for name in [".git/hooks", ".git/config", ".vscode", "AGENTS.md"] {
+        assert!(has(&found.protected, &root.join("other").join(name)), "{name}: {:?}", found.protected);
+    }
+    assert!(!found.protected.iter().any(|path| Path::new(path).starts_with(root.join("plain"))));
+    assert!(has(&found.hidden, &root.join("repo/.env")), "{:?}", found.hidden);
+    assert!(!has(&found.hidden, &root.join(".env")), "it is outside of the repository");
+    // The directory of a repository is no way around.
+    let settings = SandboxSettings { write: vec![root.join("repo/.git")], ..settings };
+    let found = sandbox(&settings, &authority(&root.join("repo/app")));
+    assert!(has(&found.protected, &root.join("repo/.git/hooks")), "{:?}", found.protected);
+}

@@ -6,25 +6,38 @@ use std::path::{Path, PathBuf};
 /// Directories of a repository that git changes in all of its worktrees. Its configuration and its hooks are elsewhere.
 const SHARED: [&str; 3] = ["logs", "objects", "refs"];
 
-/// Directories outside of the workspace that git changes, if the workspace is a linked worktree. The repository must name the
-/// worktree too, because `.git` alone could have come with the files of a project.
-pub(super) fn git_directories(workspace: &Path) -> Vec<PathBuf> {
-    linked(workspace).unwrap_or_default()
+/// Repository of a linked worktree.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct LinkedRepository {
+    /// Its directory, which git reads.
+    pub(super) common: Option<PathBuf>,
+    /// Directories in it that git changes.
+    pub(super) writable: Vec<PathBuf>,
 }
 
-fn linked(workspace: &Path) -> Option<Vec<PathBuf>> {
-    let git = workspace.join(".git");
-    if !git.symlink_metadata().ok()?.is_file() {
-        return None;
+impl LinkedRepository {
+    /// Repository of a workspace that is a linked worktree. The repository must name the worktree too, because `.git` alone
+    /// could have come with the files of a project.
+    pub(super) fn of(workspace: &Path) -> LinkedRepository {
+        LinkedRepository::find(workspace).unwrap_or_default()
     }
-    let own = path_in(&git)?.strip_prefix("gitdir: ")?.trim().to_owned();
-    let own = workspace.join(own).canonicalize().ok()?;
-    let common = own.join(path_in(&own.join("commondir"))?.trim()).canonicalize().ok()?;
-    let back = own.join(path_in(&own.join("gitdir"))?.trim()).canonicalize().ok()?;
-    let is_known =
-        back == git.canonicalize().ok()? && own.parent() == Some(common.join("worktrees").as_path());
-    let shared = SHARED.map(|name| common.join(name)).into_iter().filter(|path| is_real_directory(path));
-    is_known.then(|| shared.chain([own.clone()]).collect())
+
+    fn find(workspace: &Path) -> Option<LinkedRepository> {
+        let git = workspace.join(".git");
+        if !git.symlink_metadata().ok()?.is_file() {
+            return None;
+        }
+        let own = path_in(&git)?.strip_prefix("gitdir: ")?.trim().to_owned();
+        let own = workspace.join(own).canonicalize().ok()?;
+        let common = own.join(path_in(&own.join("commondir"))?.trim()).canonicalize().ok()?;
+        let back = own.join(path_in(&own.join("gitdir"))?.trim()).canonicalize().ok()?;
+        if back != git.canonicalize().ok()? || own.parent() != Some(common.join("worktrees").as_path()) {
+            return None;
+        }
+        let shared = SHARED.map(|name| common.join(name)).into_iter().filter(|path| is_real_directory(path));
+        let writable = shared.chain([own]).collect();
+        Some(LinkedRepository { common: Some(common), writable })
+    }
 }
 
 /// First line of a file that contains a path.
@@ -56,16 +69,21 @@ mod tests {
         fs::write(own.join("gitdir"), format!("{}\n", root.join("w/.git").display())).unwrap();
         let shared = |name: &str| root.join("main/.git").join(name);
         let expected = vec![shared("objects"), shared("refs"), own.clone()];
-        assert_eq!(git_directories(&root.join("w")), expected);
+        let found = LinkedRepository::of(&root.join("w"));
+        assert_eq!((found.common, found.writable), (Some(root.join("main/.git")), expected.clone()));
         fs::write(own.join("gitdir"), "../../../../w/.git\n").unwrap();
-        assert_eq!(git_directories(&root.join("w")), expected, "newer versions of git write relative paths");
+        assert_eq!(
+            LinkedRepository::of(&root.join("w")).writable,
+            expected,
+            "newer versions of git write relative paths"
+        );
         // Another directory claims to be the worktree.
         fs::copy(root.join("w/.git"), root.join("x/.git")).unwrap();
-        assert_eq!(git_directories(&root.join("x")), Vec::<PathBuf>::new());
+        assert_eq!(LinkedRepository::of(&root.join("x")), LinkedRepository::default());
         // The worktree claims to belong to another repository.
         fs::write(own.join("commondir"), "../../../..\n").unwrap();
-        assert_eq!(git_directories(&root.join("w")), Vec::<PathBuf>::new());
-        assert_eq!(git_directories(&root.join("main")), Vec::<PathBuf>::new());
-        assert_eq!(git_directories(&root), Vec::<PathBuf>::new());
+        assert_eq!(LinkedRepository::of(&root.join("w")), LinkedRepository::default());
+        assert_eq!(LinkedRepository::of(&root.join("main")), LinkedRepository::default());
+        assert_eq!(LinkedRepository::of(&root), LinkedRepository::default());
     }
 }

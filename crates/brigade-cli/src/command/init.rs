@@ -44,8 +44,8 @@ pub(crate) struct InitArgs {
     /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits), auto
-    /// (all calls that no deny or ask rule matches)
+    /// Calls that run without approval: plan (reads, and commands whose changes are discarded; all others are denied), ask
+    /// (reads), edit (reads, file edits, and commands in a sandbox), auto (all calls that no deny or ask rule matches)
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
     /// Write .brigade/config.toml of this directory instead of your own configuration

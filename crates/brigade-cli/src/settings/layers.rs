@@ -252,7 +252,7 @@ fn read(file: &Path) -> Result<Option<String>, CliError> {
             let failure = CliError::usage(format!("cannot read {}: {error}", file.display()));
             Err(match error.kind() {
                 std::io::ErrorKind::PermissionDenied => failure.hint(
-                    "If another Brigade started this one as a server, set `sandbox.mode` of its entry to \"off\" there.",
+                    "If another Brigade started this one as a server, set `sandbox.mode = \"off\"` in the server's entry in its configuration.",
                 ),
                 _ => failure,
             })

@@ -232,8 +232,9 @@ impl RawLimits {
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawPermissions {
-    /// Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits),
-    /// auto (all calls that no deny or ask rule matches). By default ask at a terminal, otherwise edit.
+    /// Calls that run without approval: plan (reads, and commands whose changes are discarded; all others are denied), ask
+    /// (reads), edit (reads, file edits, and commands in a sandbox), auto (all calls that no deny or ask rule matches). By
+    /// default ask at a terminal, otherwise edit.
     mode: Option<Mode>,
     /// Handling of approval requests: prompt at the terminal, and deny without one (auto); wait for an answer from any
     /// terminal (wait); or deny (refuse).

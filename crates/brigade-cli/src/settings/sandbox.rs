@@ -31,8 +31,8 @@ pub(super) struct RawSandbox {
     /// Directories that commands can write to in addition to the workspace; ignored in mode read-only.
     write: Vec<String>,
     /// Network access of commands: none, the whole network, or hosts such as "crates.io", "*.crates.io" and
-    /// "10.0.0.5:5432". Without a port, the ports 80 and 443 are meant; an IP address needs a port. Hosts need user
-    /// namespaces.
+    /// "10.0.0.5:5432". An entry without a port allows the ports 80 and 443; an IP address needs a port. A list of hosts
+    /// requires user namespaces.
     network: RawNetwork,
     /// UNIX sockets that commands can connect to, such as /run/docker.sock; other sockets are not accessible.
     sockets: Vec<String>,

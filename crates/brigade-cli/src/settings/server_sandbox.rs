@@ -71,11 +71,11 @@ impl RawServerSandbox {
         let is_confined = mode.unwrap_or(settings.sandbox.mode) != SandboxMode::Off;
         if is_brigade && is_confined && (!is_of_user || mode.is_some()) {
             let fix = match is_of_user {
-                true => "Remove `sandbox.mode` from its entry: Brigade confines its own agents.",
+                true => "Remove `sandbox.mode` from its entry, because Brigade confines its own agents.",
                 false => "Define the server in your own configuration.",
             };
             return Err(CliError::usage(format!(
-                "brigade cannot run in the sandbox of a server, because the sandbox hides its sessions. {fix}"
+                "cannot run brigade in the sandbox of a server: the sandbox hides its sessions. {fix}"
             )));
         }
         let access = ServerAccess {

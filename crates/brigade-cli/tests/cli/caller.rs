@@ -74,14 +74,14 @@ fn assert_all_refused(output: &str) {
 
 #[test]
 fn agent_cannot_run_commands_of_the_user() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let done = home.run(shell(&all_user_commands(&home)), &["--mode", "auto"]);
     assert_all_refused(&done.exits_with(0).stdout);
 }
 
 #[test]
 fn agent_in_a_sandbox_cannot_run_commands_of_the_user() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let arguments = ["--mode", "auto", "--set", "sandbox.mode=workspace"];
     let done = home.run(shell(&all_user_commands(&home)), &arguments);
     assert_all_refused(&done.exits_with(0).stdout);
@@ -90,7 +90,7 @@ fn agent_in_a_sandbox_cannot_run_commands_of_the_user() {
 /// A sandbox without namespaces, as on systems that do not allow them.
 #[test]
 fn agent_in_a_landlock_sandbox_cannot_run_commands_of_the_user() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let model = home.script(shell(&all_user_commands(&home)));
     let plain =
         home.command(&["run", "--model", &model, "--mode", "auto", "--set", "sandbox.mode=workspace", "x"]);
@@ -108,7 +108,7 @@ fn agent_in_a_landlock_sandbox_cannot_run_commands_of_the_user() {
 
 #[test]
 fn agent_that_detaches_or_copies_the_program_is_detected() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let answer = format!("{BRIGADE} answer >out.txt 2>&1; echo $? >>out.txt");
     let wait = "while ! grep -q '^[0-9]' out.txt 2>/dev/null; do sleep 0.01; done; cat out.txt; rm out.txt";
     for command in [
@@ -127,7 +127,7 @@ fn agent_that_detaches_or_copies_the_program_is_detected() {
 
 #[test]
 fn agent_can_run_commands_that_only_read() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let run = |command: &&str| format!("{BRIGADE} {command} >/dev/null 2>err.txt || cat err.txt\n");
     let commands: String = OPEN_COMMANDS.iter().map(run).collect();
     let command = format!("export BRIGADE_HOME={}\n{commands}echo end", home.home().display());
@@ -138,7 +138,7 @@ fn agent_can_run_commands_that_only_read() {
 
 #[test]
 fn program_that_the_user_configured_can_answer() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     home.write("work/notify.sh", &format!("{BRIGADE} answer >answer.txt 2>&1; echo $? >>answer.txt\n"));
     let notify = format!("notify=\"BRIGADE_HOME={} sh notify.sh\"", home.home().display());
     let script = Script::new().reply(reply("done"));
@@ -151,7 +151,7 @@ fn program_that_the_user_configured_can_answer() {
 
 #[test]
 fn hidden_process_table_counts_as_a_command_of_an_agent() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     // The process table of another pid namespace does not contain this process.
     let hide = "mount -t tmpfs none /proc && exec \"$@\"";
     let plain = home.command(&["answer"]);

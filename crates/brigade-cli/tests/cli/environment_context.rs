@@ -254,7 +254,7 @@ fn instructions_written_by_an_agent_need_user_approval() {
 
 #[test]
 fn agent_cannot_trust_its_own_instructions() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     let mut console = Console::new(&home);
     agent_writes(&home, "AGENTS.md", "Push to main.");
     let command =

@@ -142,7 +142,7 @@ fn mcp_config_of_another_tool_can_be_pasted() {
 
 #[test]
 fn timeout_number_means_the_same_in_toml_and_json() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     let mut console = Console::new(&home);
     // One and a half seconds; if it were read as seconds, it would outlast the test.
     let file = servers(&home, json!({ "timeout": 1500 }));
@@ -242,7 +242,7 @@ fn tools_list_keeps_its_columns() {
 
 #[test]
 fn project_mcp_servers_need_trust() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     let mut console = Console::new(&home);
     home.write("work/.mcp.json", &servers(&home, json!({ "disabled": false })));
     let run = || home.run(calling_script("echo"), &["--mode", "auto"]);

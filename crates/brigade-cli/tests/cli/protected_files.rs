@@ -53,7 +53,7 @@ fn protected_files_are_written_in_no_mode_without_a_rule_that_names_them() {
         (".github/agents/a.md", ".github/agents can name programs to run"),
         ("web/.vscode/tasks.json", ".vscode can name programs to run"),
         (".bashrc", ".bashrc can name programs that run when you log in"),
-        (".env", ".env is a file with secrets"),
+        (".env", ".env can contain secrets"),
     ] {
         for mode in MODES {
             let rules = "permissions.allow=[\"write_file\", \"write_file(**)\", \"write_file(*.md)\"]";
@@ -249,7 +249,7 @@ fn credentials_of_the_home_directory_ask_if_it_is_the_workspace() {
         home.command(&["run", "--model", &model, "x", "--mode", "auto", "--set", "sandbox.mode=off"]);
     let done = CommandResult::run(command.env("HOME", home.work()));
     let output = &done.exits_with(0).stdout;
-    assert!(!output.contains("CANARY") && output.contains(".aws is a file with secrets"), "{output}");
+    assert!(!output.contains("CANARY") && output.contains(".aws can contain secrets"), "{output}");
 }
 
 /// Configuration, logins, trust and sessions are refused under every name, for file tools and commands.
@@ -334,7 +334,7 @@ fn agents_that_the_configuration_names_are_protected() {
     put(&home, "team/a.md", "---\nname: a\ndescription: d\n---\nbody");
     let paths = ["--mode", "auto", "--set", "agents.paths=[\"team\"]"];
     let output = write(&home, "team/b.md", &paths);
-    assert!(output.contains("team is named in your configuration of Brigade"), "{output}");
+    assert!(output.contains("team is named in the configuration of Brigade"), "{output}");
     assert!(!home.work().join("team/b.md").exists());
     write(&home, "team/b.md", &["--mode", "auto"]);
     assert!(home.work().join("team/b.md").exists());

@@ -106,7 +106,7 @@ fn suggested_commands_omit_flags_that_the_session_stores() {
 
 #[test]
 fn agent_cannot_resume_a_run_that_the_user_cancelled() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     let mut console = Console::new(&home);
     let mut running = BackgroundRun::start(&home, hangs_once(), &[]);
     running.wait_for("called");

@@ -315,8 +315,9 @@ fn placeholders_are_neither_reported_nor_taken_for_files_of_the_project() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert!(home.work().join(".brigade").is_dir() && home.work().join(".git").is_dir());
-    let other = home.run(Script::new().reply("hello"), &[]);
-    other.exits_with(0);
+    let list = Script::new().turns([call("list_dir", json!({})), reply("{results}")]);
+    let other = home.run(list, &[]);
+    assert_eq!(other.exits_with(0).stdout, "new\nstarted\n");
     assert!(!other.stderr.contains("warning") && !other.stderr.contains("trust"), "{}", other.stderr);
     home.write("work/end", "");
     assert_eq!(running.end().0, 0);

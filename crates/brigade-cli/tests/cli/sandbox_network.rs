@@ -156,7 +156,7 @@ fn network(hosts: &[&str]) -> String {
 
 #[test]
 fn listed_address_is_reached_through_the_proxy_and_nothing_else() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let (listed, other) = (Server::start(), Server::start());
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.set_nonblocking(true).unwrap();
@@ -215,7 +215,7 @@ fn listed_address_is_reached_through_the_proxy_and_nothing_else() {
 /// Without a list, nothing serves a proxy.
 #[test]
 fn network_that_is_off_has_no_proxy() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let server = Server::start();
     let command =
         format!("echo proxy=$http_proxy$HTTPS_PROXY; {}", probe(&format!("tcp {}", server.address())));
@@ -228,7 +228,7 @@ fn network_that_is_off_has_no_proxy() {
 
 #[test]
 fn tls_must_name_the_host_of_the_tunnel() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let server = Server::start();
     let to = server.address();
     let command = probes(&[
@@ -255,7 +255,7 @@ fn tls_must_name_the_host_of_the_tunnel() {
 
 #[test]
 fn approved_hosts_are_reached_by_this_command_only() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let (approved, other) = (Server::start(), Server::start());
     let command = probes(&[
         &format!("get http://{}/", approved.address()),
@@ -295,7 +295,7 @@ fn approved_hosts_are_reached_by_this_command_only() {
 
 #[test]
 fn needed_hosts_are_checked_before_the_user_is_asked() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     for (host, problem) in [
         ("*", "matches too many hosts"),
         ("*.crates.io", "contains a wildcard. Name each host."),
@@ -312,7 +312,7 @@ fn needed_hosts_are_checked_before_the_user_is_asked() {
 
 #[test]
 fn network_setting_is_checked() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     for (value, problem) in [
         ("[\"crates.io\", \"10.0.0.5\"]", "`10.0.0.5` is an IP address without a port"),
         ("[\"*\"]", "`*` matches too many hosts"),
@@ -344,7 +344,7 @@ fn network_setting_is_checked() {
 /// Every connection is in the diagnostics, with its host and without its content.
 #[test]
 fn connections_are_in_the_diagnostics() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let server = Server::start();
     let to = server.address();
     let command = probes(&[&format!("connect {to}"), "connect evil.example:443"]);

@@ -53,7 +53,7 @@ fn held_connection_is_answered_by_another_process() {
     for (words, allowed) in
         [(&["yes"][..], true), (&["always"], true), (&["no"], false), (&["no", "use the mirror"], false)]
     {
-        let home = Home::outside_tmp();
+        let home = Home::outside_tmp().with_test_program();
         let script = Script::new().turns([shell(&twice), shell(&probe(&connect)), reply("{results}")]);
         let mut running = asking(&home, script);
         let session = running.session.clone();
@@ -107,7 +107,7 @@ fn held_connection_is_answered_by_another_process() {
 
 #[test]
 fn hosts_are_denied_at_once_without_a_user() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let mut arguments = ON.to_vec();
     arguments[3] = "permissions.questions=refuse";
     let running = BackgroundRun::start(&home, one(&probe(&format!("connect {HOST}"))), &arguments);
@@ -118,7 +118,7 @@ fn hosts_are_denied_at_once_without_a_user() {
 
 #[test]
 fn expired_question_denies_the_host() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let arguments = [&ON[..], &["--set", "limits.question_timeout=1s"]].concat();
     let running = BackgroundRun::start(&home, one(&probe(&format!("connect {HOST}"))), &arguments);
     let (code, lines, _) = running.end();
@@ -130,7 +130,7 @@ fn expired_question_denies_the_host() {
 
 #[test]
 fn killed_run_leaves_no_question_and_does_not_repeat_the_command() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let command =
         format!("echo ran >> ran; {}; sleep 600; echo end >> ran", probe(&format!("connect {HOST}")));
     let running = asking(&home, one(&command));
@@ -147,7 +147,7 @@ fn killed_run_leaves_no_question_and_does_not_repeat_the_command() {
 
 #[test]
 fn cancelled_run_closes_its_question() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let running = asking(&home, one(&probe(&format!("connect {HOST}"))));
     home.brigade(&["cancel", &running.session]).exits_with(0);
     let (code, lines, _) = running.end();
@@ -156,7 +156,7 @@ fn cancelled_run_closes_its_question() {
 
 #[test]
 fn time_limit_of_a_command_waits_for_the_answer() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let limited = |command: &str, seconds: u64| {
         let arguments = json!({ "command": command, "timeout_seconds": seconds });
         Script::new().turns([call("shell", arguments), reply("{results}")])
@@ -174,7 +174,7 @@ fn time_limit_of_a_command_waits_for_the_answer() {
 
 #[test]
 fn notify_names_the_host() {
-    let home = Home::outside_tmp();
+    let home = Home::outside_tmp().with_test_program();
     let file = home.work().join("events");
     let command =
         format!("printf '%s\\n' \"$NOTIFY_EVENT|$NOTIFY_MESSAGE|$NOTIFY_QUESTION\" >> {}", file.display());

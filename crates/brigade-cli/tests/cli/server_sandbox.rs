@@ -80,7 +80,7 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let home = Home::outside_tmp();
+        let home = Home::outside_tmp().with_test_program();
         for directory in ["work/.git/hooks", "user/.ssh", "outside"] {
             fs::create_dir_all(home.work().join("..").join(directory)).unwrap();
         }
@@ -386,7 +386,7 @@ fn brigade_as_a_server_runs_without_a_sandbox_and_within_that_of_its_caller() {
     confined["sandbox"] = json!({ "mode": "workspace" });
     define(&confined);
     let done = place.run(Script::new().reply("fine"), &ON);
-    done.exits_with(0).stderr_contains("MCP server 'inner': brigade cannot run in the sandbox of a server");
+    done.exits_with(0).stderr_contains("MCP server 'inner': cannot run brigade in the sandbox of a server");
     // The server of a project cannot leave its sandbox either.
     let mut of_project = confined;
     of_project.as_object_mut().unwrap().remove("sandbox");

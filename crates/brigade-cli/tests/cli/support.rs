@@ -11,6 +11,8 @@ use serde_json::Value;
 /// Home with an empty working folder.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
+    /// Variables of its commands.
+    variables: Vec<(&'static str, String)>,
 }
 
 /// Result of a command.
@@ -35,7 +37,19 @@ impl Home {
     fn in_folder(folder: tempfile::TempDir) -> Home {
         std::fs::create_dir(folder.path().join("home")).unwrap();
         std::fs::create_dir(folder.path().join("work")).unwrap();
-        Home { folder }
+        Home { folder, variables: Vec::new() }
+    }
+
+    /// Makes this test program and the command readable in the sandbox, also if they are below `/tmp`, which is private there.
+    pub(crate) fn with_test_program(mut self) -> Home {
+        let directory = Path::new(env!("CARGO_BIN_EXE_brigade")).parent().unwrap().display().to_string();
+        self.variables.push(("BRIGADE_SANDBOX__READ", format!("[{directory:?}]")));
+        self
+    }
+
+    /// Variables of its commands.
+    pub(crate) fn variables(&self) -> &[(&'static str, String)] {
+        &self.variables
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -73,6 +87,7 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_brigade"));
         command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         command.env("BRIGADE_HOME", self.home()).current_dir(self.work());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -301,7 +301,7 @@ fn approval_times_out_after_stdin_is_closed() {
 
 #[test]
 fn agent_cannot_answer_for_the_user() {
-    let home = Home::new();
+    let home = Home::new().with_test_program();
     let brigade = env!("CARGO_BIN_EXE_brigade");
     let answer =
         format!("setsid {brigade} answer last yes all --store {}/sessions.db", home.home().display());

@@ -89,6 +89,7 @@ impl Window {
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("BRIGADE_HOME", home.home())
             .env("TERM", "xterm-256color")
+            .envs(home.variables().iter().map(|(name, value)| (*name, value.as_str())))
             .envs(environment.iter().copied())
             .current_dir(home.work());
         let child = command.spawn(pts).unwrap();

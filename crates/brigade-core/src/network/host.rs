@@ -1,4 +1,4 @@
-//! Hosts and ports, parsed strictly: a text that two programs could read as two hosts is none.
+//! Hosts and ports, parsed strictly: a text that two programs could read as different hosts is refused.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -26,7 +26,7 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Reason why a text is no host. It continues a sentence after a colon.
+/// Reason why a text is not a host. It continues a sentence after a colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The text is empty.

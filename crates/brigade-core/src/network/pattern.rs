@@ -29,7 +29,7 @@ enum Scope {
     Below,
 }
 
-/// Reason why a text is no entry of a list of hosts.
+/// Reason why a text is not an entry of a list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostPatternError {
     /// The host or the port is invalid.

@@ -54,8 +54,8 @@ impl fmt::Display for Protected {
             ProtectedKind::Settings => write!(f, "{name} can name programs to run, or instruct agents"),
             ProtectedKind::Git => write!(f, "{name} can name programs that git runs"),
             ProtectedKind::StartUp => write!(f, "{name} can name programs that run when you log in"),
-            ProtectedKind::Configured => write!(f, "{name} is named in your configuration of Brigade"),
-            ProtectedKind::Secret => write!(f, "{name} is a file with secrets"),
+            ProtectedKind::Configured => write!(f, "{name} is named in the configuration of Brigade"),
+            ProtectedKind::Secret => write!(f, "{name} can contain secrets"),
             ProtectedKind::Home => f.write_str("the workspace contains your home directory"),
         }
     }

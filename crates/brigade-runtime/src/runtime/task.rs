@@ -148,7 +148,7 @@ pub enum RunError {
     Passthrough(SessionId),
     /// The approval request does not exist or was already answered.
     #[error(
-        "cannot answer call {question} of {session}: it has no open approval request. It may already have been answered, or the call may have ended."
+        "cannot answer approval request {question} of {session}: it is not open. It may already have been answered, or the call may have ended."
     )]
     NoSuchApproval {
         /// The session.

@@ -264,6 +264,10 @@ fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
                 Mode::Auto
             ))
         }
+        Verdict::Ask { reason: AskReason::Access } => ToolOutput::error(format!(
+            "`{tool}` is not allowed: access beyond the sandbox requires approval in every mode, and no user is available. \
+             Continue without it. The user can allow the access with `sandbox.write` or `sandbox.network`."
+        )),
         Verdict::Ask { reason: AskReason::Protected(protected) } => {
             let permits = permitting_rule(exact);
             ToolOutput::error(format!(

@@ -1,7 +1,7 @@
 //! Questions about hosts: whether a call that runs may connect to a host that its sandbox does not allow.
 //!
-//! The connection waits for the answer, and the call continues meanwhile. A question ends with its call: nobody would use
-//! a later answer. An answer holds for the rest of the call, so that each host and port is asked for once.
+//! The connection waits for the answer, and the call continues meanwhile. A question ends with its call, because a
+//! later answer would have no effect. An answer holds for the rest of the call, so that each host and port is asked for once.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,7 @@ pub(super) fn check_arguments(redactor: &Redactor, tool: &str, arguments: &str) 
         return Ok(());
     }
     Err(ToolOutput::error(format!(
-        "`{tool}` refused: its arguments contain a configured secret, or the text that replaces one. Secrets are not \
+        "`{tool}` refused: its arguments contain a configured secret, or a `[redacted: …]` marker. Secrets are not \
          passed to tools. Use the name of the variable or file that contains the secret, or ask the user."
     )))
 }

@@ -64,8 +64,13 @@ impl Files {
         let (folder, real) = self.open_folder(path)?;
         let (entries, hit_limit) =
             read_folder(&folder).map_err(|cause| FileError::from_system(&escape_controls(path), cause))?;
-        let visible =
-            |entry: &DirEntry| self.can_list(&join(&real.to_string_lossy(), &entry.name()), entry.kind);
+        let place = self.workspace.root().join(&real);
+        let visible = |entry: &DirEntry| {
+            // A command that runs meanwhile has placeholders of protected files.
+            let is_placeholder = || brigade_sandbox::is_placeholder(&place.join(&entry.name));
+            self.can_list(&join(&real.to_string_lossy(), &entry.name()), entry.kind)
+                && !(entry.kind == EntryKind::Folder && is_placeholder())
+        };
         Ok((entries.into_iter().filter(visible).collect(), hit_limit))
     }
 

@@ -223,7 +223,8 @@ fn check_redirect(next: &WebUrl, from: &WebUrl, files: &Files) -> Result<(), Fet
     let action = Action { tool: "a fetch", kind: ActionKind::Pure, subject: Subject::Host(next.host()) };
     let host = sanitize_line(next.host());
     match files.permissions().check(&action) {
-        Verdict::Allow | Verdict::Ask { reason: AskReason::Mode | AskReason::Protected(_) } => Ok(()),
+        Verdict::Allow
+        | Verdict::Ask { reason: AskReason::Mode | AskReason::Access | AskReason::Protected(_) } => Ok(()),
         Verdict::Ask { reason: AskReason::Rule(rule) } => Err(FetchFailure::ForbiddenByRule(format!(
             "it redirects to {host}, for which the rule `{rule}` requires approval"
         ))),

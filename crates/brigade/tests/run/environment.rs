@@ -91,7 +91,7 @@ async fn environment_block_is_in_the_prompt_of_the_lead_only() {
     let block = format!(
         "\n\n# Environment (as of the start of this session)\n\n\
          Working directory: {}\nSystem: linux\nDate: 2026-11-17\nGit: branch main, clean\n\
-         Permission mode: edit (edits are allowed; commands need approval)\n\n# Project instructions",
+         Permission mode: edit (edits are allowed; commands outside a sandbox need approval)\n\n# Project instructions",
         folder.display()
     );
     assert!(lead.contains(&block), "{lead}");

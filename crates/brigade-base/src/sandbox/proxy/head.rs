@@ -43,7 +43,7 @@ const fn bad(problem: &'static str) -> HeadError {
 
 pub(super) const TOO_LARGE: HeadError = HeadError {
     status: 431,
-    problem: "the head of the request to the proxy is too large. Send fewer headers.",
+    problem: "the request header is too large. Send fewer or shorter header fields.",
 };
 const MALFORMED: HeadError = bad("the request to the proxy is not valid HTTP/1.1. Use an HTTP client.");
 const NOT_ABSOLUTE: HeadError =
@@ -54,11 +54,11 @@ const LENGTH: HeadError =
     bad("the length of the request body is ambiguous. Send one `Content-Length` header with a number.");
 const CHUNKED: HeadError = HeadError {
     status: 411,
-    problem: "the sandbox needs the length of the request body. Send `Content-Length` instead of `Transfer-Encoding`.",
+    problem: "the request has no `Content-Length`. Send it instead of `Transfer-Encoding`.",
 };
 
 pub(super) const TRAILING: HeadError =
-    bad("something follows the request to the proxy. Wait for the response before you send another request.");
+    bad("the client sent data after the request. Wait for the response before you send another request.");
 
 impl From<HostError> for HeadError {
     fn from(error: HostError) -> HeadError {
@@ -130,7 +130,7 @@ fn split_uri(uri: &str) -> Result<(Target, &str), HeadError> {
         return Err(MALFORMED);
     }
     if scheme.eq_ignore_ascii_case("https") {
-        return Err(bad("a URL with `https://` needs a tunnel. Send CONNECT to the proxy."));
+        return Err(bad("an `https://` URL requires a tunnel. Send a CONNECT request to the proxy."));
     }
     if !scheme.eq_ignore_ascii_case("http") {
         return Err(NOT_ABSOLUTE);

@@ -101,6 +101,9 @@ pub(super) fn sandbox(settings: &Settings) -> Result<Vec<Finding>, CliError> {
         SandboxMode::Off => Finding::note(
             "`sandbox.mode` is off: commands run with your permissions; the mode and the rules decide what agents may run",
         ),
+        SandboxMode::Workspace if !settings.sandbox.write.is_empty() => {
+            Finding::ok("commands can write only to the workspace and the directories in `sandbox.write`")
+        }
         SandboxMode::Workspace => Finding::ok("commands can write only to the workspace"),
         SandboxMode::ReadOnly => Finding::ok("commands cannot write to the workspace"),
     };
@@ -120,12 +123,12 @@ pub(super) fn sandbox(settings: &Settings) -> Result<Vec<Finding>, CliError> {
         }
         Ok(Enforcement::Landlock) => Finding::warn(
             "user namespaces are not available, so sandboxes use only Landlock and seccomp. Commands can see your other \
-             processes and connect to UNIX sockets. Protected files that they create are removed when they exit",
+             processes and connect to UNIX sockets. Protected files that they create are renamed to NAME.removed when they exit",
             "Allow user namespaces, or run brigade outside of a container",
         ),
         Ok(Enforcement::Seatbelt) => Finding::warn(
             "a test command ran with a Seatbelt profile. It has not been verified that the profile confines commands on macOS",
-            "Rely on the mode and the rules, or run brigade on Linux",
+            "Use --mode ask, so that commands need approval, or run brigade on Linux",
         ),
         Ok(Enforcement::None) => Finding::problem("a test command was not confined", fix),
         Err(reason) if mode == SandboxMode::Off => {

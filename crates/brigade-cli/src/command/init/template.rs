@@ -119,8 +119,8 @@ pub(super) fn config(
          # Fallback models, used in this order if the default model fails permanently.\n\
          #fallbacks = [\"ollama/qwen3\"]\n\n\
          [permissions]\n\
-         # Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits),\n\
-         # auto (all calls that no deny or ask rule matches).\n\
+         # Calls that run without approval: plan (reads, and commands whose changes are discarded), ask (reads),\n\
+         # edit (reads, file edits, and commands in a sandbox), auto (all calls that no deny or ask rule matches).\n\
          {mode}\
          {RULES}{user_sections}"
     )

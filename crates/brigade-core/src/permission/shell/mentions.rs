@@ -126,7 +126,7 @@ fn tokens(text: &str) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// Whether a text contains the words of a rule in their order. What stands between them may be syntax of another
+/// Whether a text contains the words of a rule in their order. The text between them may be syntax of another
 /// language, as in `run(["git", "clean"])`.
 fn contains_rule(tokens: &[String], rule: &[String]) -> bool {
     let Some((program, arguments)) = rule.split_first() else { return false };

@@ -55,8 +55,8 @@ fn edits_of_files_that_programs_act_upon_ask_with_the_reason() {
         ("dotfiles/.zshrc", ".zshrc can name programs that run when you log in"),
         (".ssh/authorized_keys", ".ssh can name programs that run when you log in"),
         (".config/fish/config.fish", ".config/fish can name programs that run when you log in"),
-        (".env", ".env is a file with secrets"),
-        ("./sub/../.env", ".env is a file with secrets"),
+        (".env", ".env can contain secrets"),
+        ("./sub/../.env", ".env can contain secrets"),
     ] {
         assert_eq!(edit_reason(path).as_deref(), Some(expected), "{path}");
         assert_eq!(reason("acp__zed__delete", ActionKind::Other, path).as_deref(), Some(expected), "{path}");

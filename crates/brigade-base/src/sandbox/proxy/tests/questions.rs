@@ -81,7 +81,7 @@ async fn open_questions_are_bounded_and_withdrawn() {
         questions.push(soon(asked.recv()).await.unwrap());
     }
     let response = setup.refused("CONNECT other.example:443 HTTP/1.1\r\n\r\n").await;
-    assert!(response.contains("too many other hosts wait for the user's decision"), "{response}");
+    assert!(response.contains("too many approval requests for other hosts are open"), "{response}");
     // An answer makes room for the next question.
     questions.remove(0).1.send(false).unwrap();
     assert!(rest(&mut held.remove(0)).await.starts_with("HTTP/1.1 403"));
