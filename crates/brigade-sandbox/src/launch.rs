@@ -15,7 +15,8 @@ use crate::linux::{
     init::{CommandExit, Init, Setup, StartError},
     layers::{LayerSources, Namespaces, OwnDirectory},
     only_layer,
-    placeholders::{Placeholders, first_missing},
+    placeholders::Placeholders,
+    planted::Planted,
 };
 use crate::os;
 use crate::protocol::{JobMessage, Report, Streams};
@@ -39,12 +40,12 @@ enum Confined {
         _placeholders: Placeholders,
         _layers: Option<OwnDirectory>,
         groups: ControlGroups,
-        missing: Vec<MissingPath>,
+        planted: Planted,
     },
     #[cfg(target_os = "linux")]
     Landlock {
         groups: ControlGroups,
-        missing: Vec<MissingPath>,
+        planted: Planted,
     },
     #[cfg(target_os = "macos")]
     Seatbelt,
@@ -112,12 +113,12 @@ impl Launched {
             Confined::No => (reason, Vec::new()),
             // The first process of the sandbox passes on the status of the command.
             #[cfg(target_os = "linux")]
-            Confined::Namespaces { init, missing, .. } => {
+            Confined::Namespaces { init, planted, .. } => {
                 let reason = reason.map(|reason| init.command_exit().map_or(reason, raw_exit_reason));
-                (reason, remove_all(missing))
+                (reason, planted.remove())
             }
             #[cfg(target_os = "linux")]
-            Confined::Landlock { missing, .. } => (reason, remove_all(missing)),
+            Confined::Landlock { planted, .. } => (reason, planted.remove()),
             #[cfg(target_os = "macos")]
             Confined::Seatbelt => (reason, Vec::new()),
         }
@@ -151,8 +152,8 @@ fn start_in_sandbox(
         reason: format!("cannot create placeholders for protected paths: {error}"),
     })?;
     // Below a placeholder, nothing can be created.
-    let mut missing = missing_paths(&sandbox, &sandbox.forbidden);
-    missing.retain(|missing| !placeholders.contains(&missing.path));
+    let mut planted = Planted::before(&sandbox, sandbox.forbidden.iter());
+    planted.forget(|path| placeholders.contains(path));
     let (command_line, output) = command(job, socket).map_err(cannot_run)?;
     let limits = resource_limits(&job.limits);
     let mut descriptors = descriptors.into_iter();
@@ -177,7 +178,7 @@ fn start_in_sandbox(
                 _placeholders: placeholders,
                 _layers: own_layers,
                 groups,
-                missing,
+                planted,
             };
             return Ok(Launched { main, output, confined });
         }
@@ -247,11 +248,11 @@ fn start_with_landlock(
     let mut rules = Some(only_layer(sandbox).map_err(Rules)?);
     let filters = SyscallFilters::compile(sandbox, false).map_err(Rules)?;
     // A server runs for so long that the user may create them.
-    let mut missing = match job.streams {
-        Streams::Reported => missing_paths(sandbox, &sandbox.protected),
-        Streams::Carried => Vec::new(),
+    let protected: &[OsString] = match job.streams {
+        Streams::Reported => &sandbox.protected,
+        Streams::Carried => &[],
     };
-    missing.extend(missing_paths(sandbox, &sandbox.forbidden));
+    let planted = Planted::before(sandbox, protected.iter().chain(&sandbox.forbidden));
     let (mut command, output) = command(job, socket).map_err(|error| Reported(cannot_run(error)))?;
     if let Some(temporary) = &sandbox.temporary {
         command.env("TMPDIR", temporary);
@@ -268,7 +269,7 @@ fn start_with_landlock(
         filters.apply()
     });
     let main = spawn(command).map_err(|error| Reported(cannot_run(error)))?;
-    Ok(Launched { main, output, confined: Confined::Landlock { groups, missing } })
+    Ok(Launched { main, output, confined: Confined::Landlock { groups, planted } })
 }
 
 /// Paths of UNIX sockets of the host outside the private directories. A read-only mount does not keep a command
@@ -301,58 +302,6 @@ fn host_sockets(sandbox: &Sandbox) -> Vec<OsString> {
     let is_allowed = |path: &PathBuf| sandbox.sockets.iter().any(|socket| path.as_os_str() == socket);
     let found = paths.filter(|path| !is_private(path) && !is_allowed(path)).take(MAX_SOCKETS);
     found.map(OsString::from).collect()
-}
-
-/// Protected path that did not exist when a command started.
-#[cfg(target_os = "linux")]
-struct MissingPath {
-    path: std::path::PathBuf,
-    /// Its directory, opened before the command could replace it.
-    directory: std::fs::File,
-}
-
-#[cfg(target_os = "linux")]
-impl MissingPath {
-    fn open(path: std::path::PathBuf) -> Option<MissingPath> {
-        let directory = std::fs::File::open(path.parent()?).ok()?;
-        Some(MissingPath { path, directory })
-    }
-
-    /// Renames what the command created there, without following links. It is not deleted, because it may be the user's.
-    /// Returns its path.
-    fn remove(self) -> Option<OsString> {
-        use std::os::fd::AsRawFd;
-        /// Maximum number of names that are tried.
-        const MAX_NAMES: usize = 1000;
-        let name = self.path.file_name()?;
-        let directory = std::path::Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string());
-        directory.join(name).symlink_metadata().ok()?;
-        let new_name = (1..=MAX_NAMES).find_map(|number| {
-            let mut new_name = name.to_owned();
-            new_name.push(match number {
-                1 => ".removed".to_owned(),
-                number => format!(".removed-{number}"),
-            });
-            directory.join(&new_name).symlink_metadata().is_err().then_some(new_name)
-        })?;
-        rustix::fs::renameat(&self.directory, name, &self.directory, new_name).ok()?;
-        Some(self.path.into_os_string())
-    }
-}
-
-/// Those of the paths that do not exist, by their first missing component.
-#[cfg(target_os = "linux")]
-fn missing_paths(sandbox: &Sandbox, paths: &[OsString]) -> Vec<MissingPath> {
-    let missing = |path: &OsString| MissingPath::open(first_missing(sandbox, std::path::Path::new(path), 0)?);
-    paths.iter().filter_map(missing).collect()
-}
-
-/// Renames protected paths that the command created.
-#[cfg(target_os = "linux")]
-fn remove_all(paths: Vec<MissingPath>) -> Vec<OsString> {
-    let mut removed: Vec<OsString> = paths.into_iter().filter_map(MissingPath::remove).collect();
-    removed.dedup();
-    removed
 }
 
 /// Enters the working directory. The guard does it itself, because a failed spawn would not distinguish a missing directory

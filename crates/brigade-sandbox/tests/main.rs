@@ -10,6 +10,7 @@ mod exits;
 mod fuzz;
 mod layers;
 mod limits;
+mod planted;
 mod probe;
 mod sandbox;
 mod served;

@@ -655,7 +655,7 @@ const CLONE: libc::c_long = libc::SYS_clone;
 /// `landlock_create_ruleset`.
 const LANDLOCK: libc::c_long = libc::SYS_landlock_create_ruleset;
 
-async fn run_by(
+pub(crate) async fn run_by(
     guard: &brigade_sandbox::GuardCommand,
     place: &Place,
     sandbox: Sandbox,

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use brigade_core::project_files::{self, GIT_CONTROL, HOME_FILES, INSTRUCTION_FILES};
 
+use super::secrets::git_link;
+
 /// Protected paths of a workspace, whether or not they exist.
 pub(super) fn in_workspace(workspace: &Path) -> impl Iterator<Item = PathBuf> {
     let names = project_files::settings();
@@ -41,13 +43,14 @@ pub(super) fn in_home(home: &Path) -> impl Iterator<Item = PathBuf> {
 /// Control files of a repository. In a worktree and a submodule, `.git` is a file that names the directory.
 pub(super) fn git_files(git: &Path) -> Vec<PathBuf> {
     let control = |directory: &Path| GIT_CONTROL.map(|name| directory.join(name));
-    let Ok(text) = std::fs::read_to_string(git) else {
+    if !git.metadata().is_ok_and(|metadata| metadata.is_file()) {
         let mut files: Vec<PathBuf> = control(git).into();
         files.extend(submodules(&git.join("modules"), 0).iter().flat_map(|directory| control(directory)));
         return files;
     };
     let mut files = vec![git.to_path_buf()];
-    if let Some(target) = text.lines().next().and_then(|line| line.strip_prefix("gitdir: "))
+    if let Some(line) = git_link(git)
+        && let Some(target) = line.strip_prefix("gitdir: ")
         && let Ok(directory) = git.with_file_name("").join(target.trim()).canonicalize()
     {
         files.extend(control(&directory));

@@ -29,16 +29,27 @@ pub(super) fn above(workspace: &Path) -> Vec<PathBuf> {
 
 /// Whether a file contains a private key.
 pub(super) fn is_private_key(path: &Path) -> bool {
+    read_start(path, 256 << 10)
+        .is_some_and(|start| memchr::memmem::find(&start, b"PRIVATE KEY-----").is_some())
+}
+
+/// Start of a regular file, at most `limit` bytes. A pipe or a device must neither block nor have no end.
+pub(super) fn read_start(path: &Path, limit: u64) -> Option<Vec<u8>> {
     use std::io::Read;
     use std::os::unix::fs::OpenOptionsExt;
-    // A pipe with this name must not block.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
-    let Ok(file) = file else { return false };
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path).ok()?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return false;
+        return None;
     }
     let mut start = Vec::new();
-    file.take(256 << 10).read_to_end(&mut start).is_ok()
-        && memchr::memmem::find(&start, b"PRIVATE KEY-----").is_some()
+    file.take(limit).read_to_end(&mut start).ok()?;
+    Some(start)
+}
+
+/// First line of a small file that leads git to a directory.
+pub(super) fn git_link(path: &Path) -> Option<String> {
+    const MAX_BYTES: u64 = 64 << 10;
+    let text = String::from_utf8(read_start(path, MAX_BYTES)?).ok()?;
+    text.lines().next().map(str::to_owned)
 }

@@ -1,7 +1,8 @@
 //! Linked worktrees: git writes to the repository that the worktree belongs to.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::secrets::git_link;
 
 /// Directories of a repository that git changes in all of its worktrees. Its configuration and its hooks are elsewhere.
 const SHARED: [&str; 3] = ["logs", "objects", "refs"];
@@ -27,10 +28,10 @@ impl LinkedRepository {
         if !git.symlink_metadata().ok()?.is_file() {
             return None;
         }
-        let own = path_in(&git)?.strip_prefix("gitdir: ")?.trim().to_owned();
+        let own = git_link(&git)?.strip_prefix("gitdir: ")?.trim().to_owned();
         let own = workspace.join(own).canonicalize().ok()?;
-        let common = own.join(path_in(&own.join("commondir"))?.trim()).canonicalize().ok()?;
-        let back = own.join(path_in(&own.join("gitdir"))?.trim()).canonicalize().ok()?;
+        let common = own.join(git_link(&own.join("commondir"))?.trim()).canonicalize().ok()?;
+        let back = own.join(git_link(&own.join("gitdir"))?.trim()).canonicalize().ok()?;
         if back != git.canonicalize().ok()? || own.parent() != Some(common.join("worktrees").as_path()) {
             return None;
         }
@@ -40,18 +41,14 @@ impl LinkedRepository {
     }
 }
 
-/// First line of a file that contains a path.
-fn path_in(file: &Path) -> Option<String> {
-    let text = fs::read_to_string(file).ok()?;
-    text.lines().next().map(str::to_owned)
-}
-
 fn is_real_directory(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

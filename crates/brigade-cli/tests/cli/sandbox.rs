@@ -401,3 +401,16 @@ fn git_works_in_a_linked_worktree_and_cannot_change_what_git_runs() {
         std::process::Command::new("grep").args(["-r", "evil", ".git"]).current_dir(&main).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&evil.stdout), "");
 }
+
+/// Brigade reads a file named `.git`, which may be a pipe or a device.
+#[test]
+fn pipe_or_device_in_the_place_of_a_repository_does_not_block() {
+    let home = Home::outside_tmp();
+    let plant = "mkdir a b; mkfifo a/.git; ln -s /dev/zero b/.git; echo planted";
+    let script = Script::new().turns([
+        call("shell", json!({ "command": plant })),
+        call("shell", json!({ "command": "echo second" })),
+        reply("{results}"),
+    ]);
+    home.run(script, &ON).exits_with(0).stdout_contains("second");
+}

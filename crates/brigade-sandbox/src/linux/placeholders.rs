@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, flock};
 
+use super::planted::with_write_permission;
 use crate::Sandbox;
 
 /// Permissions of a placeholder: read-only, with the sticky bit.
@@ -159,7 +160,10 @@ fn remove(path: &Path, lock: &File) {
         && is_at(lock, path)
         && is_placeholder(path)
     {
-        let _ = fs::remove_dir(path);
+        // A command may have taken the permission to change the directory.
+        if let Some(Ok(directory)) = path.parent().map(File::open) {
+            let _ = with_write_permission(&directory, || fs::remove_dir(path));
+        }
     }
 }
 
