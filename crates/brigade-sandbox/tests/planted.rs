@@ -1,4 +1,4 @@
-//! What a command plants for the user's programs is gone after it.
+//! Files and links that a command creates for programs of the user are removed after it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -1,4 +1,4 @@
-//! What a command created although the sandbox protects it, and links in git directories that lead out of them.
+//! Files that a command created although the sandbox protects them, and links in git directories that lead out of them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,14 +14,14 @@ use super::git_links::GitLinks;
 use super::placeholders::first_missing;
 use crate::Sandbox;
 
-/// What is looked for after a command.
+/// Protected paths and links that are looked for after a command.
 pub(crate) struct Planted {
     missing: Vec<MissingPath>,
     links: GitLinks,
 }
 
 impl Planted {
-    /// Notes what exists before a command. `protected` are the paths that must not appear.
+    /// Records which of them exist before a command. `protected` are the paths that must not appear.
     pub(crate) fn before<'a>(sandbox: &Sandbox, protected: impl Iterator<Item = &'a OsString>) -> Planted {
         let missing =
             protected.filter_map(|path| MissingPath::open(first_missing(sandbox, Path::new(path), 0)?));
@@ -55,7 +55,7 @@ impl MissingPath {
         Some(MissingPath { path, directory })
     }
 
-    /// Renames what the command created there, without following links. It is not deleted, because it may be the user's.
+    /// Renames the file that the command created there, without following links. It is not deleted, because it may be the user's.
     /// Returns its path.
     fn remove(self) -> Option<OsString> {
         let name = self.path.file_name()?;
