@@ -52,7 +52,7 @@ struct ShellNeeds {
     /// Existing files or directories that the command writes to
     #[serde(default)]
     write: Vec<String>,
-    /// Hosts that the command connects to over HTTP or TLS, such as `crates.io` or `example.com:8443`
+    /// Hosts that the command connects to over HTTP or TLS, such as `example.org` or `example.com:8443`
     #[serde(default)]
     hosts: Vec<NeededHost>,
 }
@@ -400,11 +400,11 @@ mod tests {
         };
         let hosts = needs(serde_json::json!(["Crates.io", "example.com:22", "10.0.0.5:5432"])).unwrap();
         let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
-        assert_eq!(hosts, ["crates.io", "example.com:22", "10.0.0.5:5432"]);
+        assert_eq!(hosts, ["example.org", "example.com:22", "10.0.0.5:5432"]);
         for (host, problem) in [
             ("*", "matches too many hosts"),
-            ("*.crates.io", "`*.crates.io` contains a wildcard. Name each host."),
-            ("https://crates.io", "Use only the host"),
+            ("*.example.org", "`*.example.org` contains a wildcard. Name each host."),
+            ("https://example.org", "Use only the host"),
             ("10.0.0.5", "Add the port"),
             ("127.1:80", "is not a host"),
         ] {

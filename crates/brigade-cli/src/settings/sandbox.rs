@@ -30,7 +30,7 @@ pub(super) struct RawSandbox {
     read: Vec<String>,
     /// Directories that commands can write to in addition to the workspace; ignored in mode read-only.
     write: Vec<String>,
-    /// Network access of commands: none, the whole network, or hosts such as "crates.io", "*.crates.io" and
+    /// Network access of commands: none, the whole network, or hosts such as "example.org", "*.example.org" and
     /// "10.0.0.5:5432". An entry without a port allows the ports 80 and 443; an IP address needs a port. A list of hosts
     /// requires user namespaces.
     network: RawNetwork,
@@ -95,7 +95,7 @@ impl RawSandbox {
 #[serde(try_from = "Json", into = "Json")]
 #[schemars(inline, extend("anyOf" = [
     { "type": "boolean" },
-    { "type": "array", "items": { "type": "string", "title": "hosts such as [\"crates.io\", \"*.crates.io\"]" } },
+    { "type": "array", "items": { "type": "string", "title": "hosts such as [\"example.org\", \"*.example.org\"]" } },
 ]))]
 struct RawNetwork(NetworkAccess);
 

@@ -298,8 +298,8 @@ fn needed_hosts_are_checked_before_the_user_is_asked() {
     let home = Home::outside_tmp().with_test_program();
     for (host, problem) in [
         ("*", "matches too many hosts"),
-        ("*.crates.io", "contains a wildcard. Name each host."),
-        ("https://crates.io/", "Use only the host"),
+        ("*.example.org", "contains a wildcard. Name each host."),
+        ("https://example.org/", "Use only the host"),
         ("10.0.0.5", "Add the port"),
         ("0x7f.1:80", "is not a host"),
     ] {
@@ -314,13 +314,13 @@ fn needed_hosts_are_checked_before_the_user_is_asked() {
 fn network_setting_is_checked() {
     let home = Home::new().with_test_program();
     for (value, problem) in [
-        ("[\"crates.io\", \"10.0.0.5\"]", "`10.0.0.5` is an IP address without a port"),
+        ("[\"example.org\", \"10.0.0.5\"]", "`10.0.0.5` is an IP address without a port"),
         ("[\"*\"]", "`*` matches too many hosts"),
         (
             "[\"*.com\", \"a b\"]",
             "`*.com` matches too many hosts. Use `*.` with a domain of at least two parts, such as `*.example.com`; `a b` is not a host",
         ),
-        ("[\"https://crates.io\"]", "Use only the host"),
+        ("[\"https://example.org\"]", "Use only the host"),
         ("[1]", "`sandbox.network` must be true or false or a list of hosts such as"),
         ("some", "`sandbox.network` must be true or false or a list of hosts such as"),
     ] {
@@ -332,7 +332,7 @@ fn network_setting_is_checked() {
         let mut command = home.command(&["config", "show"]);
         CommandResult::run(command.env("BRIGADE_SANDBOX__NETWORK", value))
     };
-    for value in ["true", "false", "[\"crates.io\", \"*.crates.io:8443\"]"] {
+    for value in ["true", "false", "[\"example.org\", \"*.example.org:8443\"]"] {
         shown(value).exits_with(0).stdout_contains(&format!("network = {value}"));
     }
     shown("[\"127.1:80\"]")
