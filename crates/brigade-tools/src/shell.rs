@@ -398,7 +398,7 @@ mod tests {
             let input = serde_json::from_value::<SandboxedShellInput>(input);
             input.map(|input| extra_access(input.needs.as_ref()).hosts).map_err(|error| error.to_string())
         };
-        let hosts = needs(serde_json::json!(["Crates.io", "example.com:22", "10.0.0.5:5432"])).unwrap();
+        let hosts = needs(serde_json::json!(["Example.ORG", "example.com:22", "10.0.0.5:5432"])).unwrap();
         let hosts: Vec<_> = hosts.iter().map(ToString::to_string).collect();
         assert_eq!(hosts, ["example.org", "example.com:22", "10.0.0.5:5432"]);
         for (host, problem) in [
