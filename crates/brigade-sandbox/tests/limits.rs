@@ -48,7 +48,7 @@ fn control_groups(output: &str) -> Vec<PathBuf> {
     for name in names {
         let all = roots.iter().flat_map(|root| find(Path::new(root), name, 0));
         found.extend(all.collect::<Vec<_>>());
-        // What is not there any more is named nevertheless.
+        // Paths that no longer exist are named too.
         found.push(name.into());
     }
     found

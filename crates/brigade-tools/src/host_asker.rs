@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Requests that nobody has answered.
+    /// Requests without an answer.
     type Requests = Arc<Mutex<Vec<(oneshot::Sender<bool>, OpenRequest)>>>;
 
     fn asker() -> (HostAsker, Requests) {

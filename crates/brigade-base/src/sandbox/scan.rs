@@ -139,7 +139,7 @@ impl ScanCache {
             scan.hidden.extend(listing.hidden.iter().cloned());
             scan.hidden.extend(listing.keys.iter().filter(|key| key.is_private).map(|key| key.path.clone()));
             scan.protected.extend(listing.protected.iter().cloned());
-            // What a repository leads to may be anywhere, so it is read each time.
+            // A repository can refer to any directory, so it is read each time.
             for Repository { git, is_nested } in &listing.repositories {
                 scan.forbidden.extend(redirections_of_submodules(git));
                 if *is_nested {

@@ -23,7 +23,7 @@ const MAX_AGENTS: usize = 64;
 
 /// State that the sandboxes of a tree share: their `/tmp`, the layers of caches, and what was found in the workspace.
 ///
-/// What it has on disk is removed when this is dropped. If this process is killed, the next one removes it.
+/// Its files on disk are removed when this is dropped. If this process is killed, the next one removes it.
 #[derive(Default)]
 pub struct TreeSandbox {
     name: String,

@@ -66,7 +66,7 @@ impl Tool for Connect {
         } else {
             for (index, host) in input.hosts.iter().enumerate() {
                 if input.leaves && index + 1 == input.hosts.len() {
-                    // The question is asked, and nobody waits for its answer.
+                    // The question is asked, and its answer is not awaited.
                     let _ = tokio::time::timeout(Duration::from_millis(100), ask(host)).await;
                     break;
                 }

@@ -233,7 +233,7 @@ async fn request_is_forwarded_once() {
     assert_eq!(rest(&mut client).await, "HTTP/1.1 200 OK\r\n\r\nanswer");
     assert_eq!(rest(&mut server).await, "");
 
-    // A second request on the same connection reaches nobody.
+    // A second request on the same connection is not forwarded.
     let second = "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n";
     let response = setup.refused(&format!("{post}body{second}")).await;
     assert!(response.starts_with("HTTP/1.1 400"), "{response}");

@@ -97,7 +97,7 @@ async fn check_first_bytes(
             None => {}
         }
         if client.read_buf(first).await? == 0 {
-            // What is incomplete is not sent.
+            // An incomplete part is not sent.
             return Err(TunnelError::Closed);
         }
     }

@@ -296,7 +296,7 @@ fn check_rule(rng: &mut Rng) {
             let action = Action { tool, kind: ActionKind::Other, subject };
             let allowed = lists(&[&rule], &[]).check(&action);
             let both = lists(&[&rule], &[&rule]).check(&action);
-            // What an allow rule covers is covered by the same text as a deny rule.
+            // A command that an allow rule covers is also covered by the same text as a deny rule.
             assert!(!is_allow(allowed) || !is_allow(both), "{rule}: {action:?}");
         }
     }
